@@ -173,8 +173,8 @@ def test_an_index_of_another_model_is_refused_with_the_command_that_mends_it(tmp
         Crib.open(tmp_path / "s", settings=other)
     assert str(caught.value) == (
         "the index was built with dense 'deterministic-trigrams-64', now "
-        "'deterministic-trigrams-32'; dimensions 64, now 32; build it anew with "
-        "`toolcrib index --rebuild` and its `--store`, or go back to those settings"
+        "'deterministic-trigrams-32'; dimensions 64, now 32; rebuild the index with "
+        "`toolcrib index --rebuild` and its `--store`, or restore those settings"
     )
     with Crib.open(tmp_path / "s", settings=other, rebuild=True) as crib:
         assert ids(crib.find_tools("sends mail", k=1)) == ["a"]

@@ -11,7 +11,7 @@ import pytest
 from toolcrib import Settings
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder, LexicalSettings
-from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
+from toolcrib.fingerprint import calibration_fingerprint, mismatch_message, tool_fingerprint
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.settings import ServerSettings
 
@@ -103,10 +103,10 @@ def test_what_moves_no_score_changes_nothing() -> None:
 
 def test_a_difference_names_all_that_differs_and_what_to_do() -> None:
     found, wanted = _index(dimensions=32), _index()
-    assert difference(found, wanted) == (
+    assert mismatch_message(found, wanted) == (
         "the index was built with dense 'deterministic-trigrams-32', now "
-        "'deterministic-trigrams-64'; dimensions 32, now 64; build it anew with "
-        "`toolcrib index --rebuild` and its `--store`, or go back to those settings"
+        "'deterministic-trigrams-64'; dimensions 32, now 64; rebuild the index with "
+        "`toolcrib index --rebuild` and its `--store`, or restore those settings"
     )
 
 

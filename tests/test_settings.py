@@ -223,7 +223,7 @@ def test_whatever_is_waited_for_ends(setting):
 
 def test_a_collection_that_stands_there_twice_is_an_error():
     twice = {"collections": [{"name": "security"}, {"name": "agile"}, {"name": "security"}]}
-    with pytest.raises(ValidationError, match="security stand there more than once"):
+    with pytest.raises(ValidationError, match="security are given more than once"):
         Settings.model_validate(twice)
 
 

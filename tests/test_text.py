@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from toolcrib.text import (
     MAX_TERM_CHARS,
     STOPWORDS,
-    likeness,
+    jaccard,
+    name_key,
     name_words,
     singular,
     split_identifier,
     split_words,
-    squeeze,
     tokenise,
 )
 
@@ -188,8 +188,8 @@ def test_words_lie_in_order_in_the_text_and_leave_only_white_space(text):
 
 @pytest.mark.parametrize("name", ["create-Issue", "create issue", "CREATE_ISSUE", "createIssue"])
 def test_spellings_of_one_name_are_squeezed_alike(name: str) -> None:
-    assert squeeze(name) == "createissue"
-    assert squeeze("Straße-2") == "strasse2"
+    assert name_key(name) == "createissue"
+    assert name_key("Straße-2") == "strasse2"
 
 
 def test_words_of_a_name_are_in_lower_case() -> None:
@@ -197,6 +197,6 @@ def test_words_of_a_name_are_in_lower_case() -> None:
 
 
 def test_likeness_is_the_share_of_all_words_that_both_have() -> None:
-    assert likeness({"a", "b", "c"}, {"b", "c", "d"}) == 0.5
-    assert likeness({"a"}, {"b"}) == 0.0
-    assert likeness(set(), set()) == 1.0
+    assert jaccard({"a", "b", "c"}, {"b", "c", "d"}) == 0.5
+    assert jaccard({"a"}, {"b"}) == 0.0
+    assert jaccard(set(), set()) == 1.0

@@ -73,7 +73,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "Crib": "toolcrib.crib",
     "RemoteCrib": "toolcrib.client",
     "as_json": "toolcrib.records.codec",
@@ -83,7 +83,7 @@ _HOMES = {
     "RecoveryPolicy": "toolcrib.router.recovery",
     "SearchOptions": "toolcrib.retrieval.options",
 }
-"""Where public names stand that are no records."""
+"""Modules of the public names that are not in `records`."""
 
 
 def __getattr__(name: str) -> Any:
@@ -92,7 +92,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES.get(name, "toolcrib.records")), name)
+    value = getattr(import_module(_MODULES.get(name, "toolcrib.records")), name)
     globals()[name] = value
     return value
 

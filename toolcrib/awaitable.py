@@ -1,4 +1,4 @@
-"""Awaitable calls: a blocking method as one that is awaited, which runs it in a thread."""
+"""Asynchronous methods that run a blocking method in a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 async def run_in_thread(work: Callable[[], _Result]) -> _Result:
-    """Run work in a thread; asyncio, which takes a tenth of our imports, is loaded for it."""
+    """Run work in a thread; asyncio, a tenth of our import time, is imported only here."""
     import asyncio
 
     return await asyncio.to_thread(work)
@@ -22,12 +22,12 @@ def in_thread(
     method: Callable[Concatenate[_Owner, _Parameters], _Result],
     run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None,
 ) -> Callable[Concatenate[_Owner, _Parameters], Coroutine[Any, Any, _Result]]:
-    """Make an asynchronous method of a blocking one; its callbacks run in the thread of `run`."""
+    """Make an asynchronous method that runs a blocking method by `run`, callbacks included."""
     start = run or run_in_thread
 
     @wraps(method)
-    async def call(self: _Owner, *given: _Parameters.args, **named: _Parameters.kwargs) -> _Result:
-        return await start(partial(getattr(self, method.__name__), *given, **named))
+    async def call(self: _Owner, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        return await start(partial(getattr(self, method.__name__), *args, **kwargs))
 
     call.__name__ = f"a{method.__name__}"
     call.__doc__ = f"As `{method.__name__}`, in a thread."

@@ -1,4 +1,4 @@
-"""Composition root: the only chooser of engines and models, and builder of a crib's parts."""
+"""Composition root: chooses engines and models, and builds the parts of a crib."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Models: TypeAlias = "Mapping[ModelUse, LanguageModel]"
-"""Language models in place of those that the settings name, by use."""
+"""Language models by use; they replace the models of the settings."""
 
 NO_MODELS: Models = MappingProxyType({})
 
 Parts: TypeAlias = "tuple[ToolIndex, KnowledgeBase, Callable[[], TurnRouter]]"
-"""Parts of a crib; the last is made when a turn is first decided."""
+"""Parts of a crib; the turn router is made for the first turn."""
 
 MEMORY = ":memory:"
 LIBRARY = "library"
 TENANTS = "tenants"
-"""All namespaces but the default one, which share a store."""
+"""Part with all namespaces except the default one, in one store."""
 RECORDS = "ledger"
 
 
@@ -74,8 +74,8 @@ def open_parts(  # noqa: PLR0913 -- all by name
 ) -> Parts:
     """Open or make the index and the knowledge base of a location.
 
-    `ends_with_process`: the process opens no store after it. `tools_only`: the passages stay
-    closed, as if there were none.
+    `ends_with_process`: this is the process' last store. `tools_only`: the knowledge base is left
+    empty, even if passages are stored.
     """
     dense = dense or make_dense(settings)
     width, library = dense.dimensions, part_of(location, settings, LIBRARY)
@@ -99,7 +99,7 @@ def open_parts(  # noqa: PLR0913 -- all by name
             learner = make_learner(
                 tools, lambda: open_records_db(location, settings), DEFAULT_NAMESPACE
             )
-        turns = _turns(tools, knowledge, models, log=log, learner=learner)
+        turns = _router_maker(tools, knowledge, models, log=log, learner=learner)
     except BaseException:
         passages.close()
         store.close()
@@ -118,23 +118,23 @@ def make_parts(
     log: DecisionLog | None = None,
     records: tuple[RecordsDb, str] | None = None,
 ) -> Parts:
-    """Make the parts over stores that are already open, without a check of their fingerprints."""
+    """Make the parts over open stores; their fingerprints are not checked."""
     tools = ToolIndex(store, dense, settings, reranker=reranker or make_reranker(settings))
     knowledge = KnowledgeBase(passages or LazyStore(_no_passages, lambda: False), dense, settings)
     learner = None
     if records is not None and settings.learning.enabled:
         learner = make_learner(tools, lambda: records[0], records[1], owns=False)
-    turns = _turns(tools, knowledge, {}, clock=clock, log=log, learner=learner)
+    turns = _router_maker(tools, knowledge, {}, clock=clock, log=log, learner=learner)
     return tools, knowledge, turns
 
 
-def _turns(
+def _router_maker(
     tools: ToolIndex, knowledge: KnowledgeBase, models: Models, **given: Any
 ) -> Callable[[], TurnRouter]:
-    """Maker of the turn router, which a search does without; wrong settings raise at once."""
+    """Function that makes the turn router, as a search needs none; wrong settings raise now."""
     settings = tools.settings
     given["reader"] = make_reader(settings, models)
-    given["conversation"] = _conversation(settings, models)
+    given["conversation"] = _conversation_reader(settings, models)
     if settings.agents.targets is not None:
         given["agents"] = partial(make_agents, settings, models)
 
@@ -147,7 +147,7 @@ def _turns(
 
 
 def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
-    """Router to an agent's targets, which needs no index; defaults to the package's targets.
+    """Router to the agents of the settings, else to the package's own; it needs no index.
 
     Raises:
         SettingsError: targets, allowlist or cues cannot be read; or as `language_model`.
@@ -180,7 +180,7 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
 def make_learner(
     tools: ToolIndex, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool = True
 ) -> UsageLearner:
-    """Learner of an index; examples already learned re-order answers from now on."""
+    """Learner of an index; stored examples re-order answers from now on."""
     from toolcrib.learning.learner import UsageLearner
     from toolcrib.learning.observations import ObservationTable
     from toolcrib.learning.runs import RunTable
@@ -238,10 +238,7 @@ def part_of(location: str, settings: Settings, part: str) -> tuple[str, Settings
 
 
 def open_records_db(location: str, settings: Settings) -> RecordsDb:
-    """The records that are kept beside the points of a location.
-
-    A folder need not be free for that: another process may hold its points.
-    """
+    """Open the records database of a location, even while another process holds its points."""
     if is_url(location):
         from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 
@@ -262,7 +259,7 @@ def open_records_db(location: str, settings: Settings) -> RecordsDb:
 
 
 def has_index(location: str) -> bool:
-    """Check for an index in a folder; a server is taken to have one."""
+    """True for a folder with an index, and for any server."""
     return is_url(location) or holds_store(Path(location))
 
 
@@ -316,7 +313,7 @@ def make_dense(settings: Settings) -> DenseEncoder:
 
 
 def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolRerankers | None:
-    """The reranker that the settings name, if they name one; `llm` is the language model."""
+    """The reranker of the settings, if any; `llm` stands for the language model."""
     if settings.encoder.reranker is None:
         return None
     if settings.encoder.reranker == "llm":
@@ -336,7 +333,7 @@ def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader
     return ContextReader(model, label_sets(settings.context.labels))
 
 
-def _conversation(settings: Settings, models: Models) -> ConversationReader | None:
+def _conversation_reader(settings: Settings, models: Models) -> ConversationReader | None:
     """Reader of conversations by a language model, if one is named for that use."""
     if "conversation" not in {*models, *settings.llm.uses}:
         return None
@@ -355,10 +352,10 @@ def language_model(
     *,
     max_tokens: int | None = None,
 ) -> LanguageModel | None:
-    """The language model for a use: of `models`, else the one that the settings have, if any.
+    """The language model for a use: from `models`, else from the settings; None without either.
 
     Raises:
-        SettingsError: there is a server, and no model; or the file of the key cannot be read.
+        SettingsError: a server is set without a model, or the key's file cannot be read.
         MissingExtraError: the extra `llm` is not installed.
     """
     if use in models:
@@ -368,7 +365,7 @@ def language_model(
     model = (own.model if own else None) or llm.model
     if model is None:
         if llm.base_url is not None and not llm.uses:
-            raise SettingsError("llm.base_url is set, and llm.model is not: which model is it?")
+            raise SettingsError("llm.base_url is set, and llm.model is not: set llm.model too")
         return None
     from toolcrib.language_models import LanguageModel
     from toolcrib.language_models.anthropic import AnthropicChatModel
@@ -395,7 +392,7 @@ def language_model(
 def _require_model(settings: Settings, use: ModelUse, models: Models, why: str) -> LanguageModel:
     model = language_model(settings, use, models)
     if model is None:
-        raise SettingsError(f"{why}, and there is none: set llm.model")
+        raise SettingsError(f"{why}, and there is no language model: set llm.model")
     return model
 
 
@@ -457,10 +454,10 @@ def capability_selector(
 
 
 def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | None:
-    """The model that a question names, behind its own server or that of the settings.
+    """The model of a question, at its own server or at that of the settings; None without either.
 
-    None where neither has a server or a key. What the settings name for questions comes first,
-    but for a question with a server of its own, which may not know that model.
+    `llm.uses.questions.model` wins over the question's model, unless the question has its own
+    server, which may not know that model.
     """
     llm = settings.llm
     use = llm.uses.get("questions")

@@ -16,10 +16,10 @@ _MISSING = object()
 
 
 class BoundedMap(MutableMapping[_Key, _Value]):
-    """Map of at most `max_size` that evicts what was used longest ago; safe for several threads.
+    """Least-recently-used map of at most `max_size`; safe for several threads.
 
-    `size_of` gives an entry's size when it is set; without it each has the size 1. An entry that
-    is larger than the whole map is not kept.
+    `size_of` measures an entry when it is set; by default every entry has the size 1. An entry
+    larger than `max_size` is not kept.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class BoundedMap(MutableMapping[_Key, _Value]):
             self.size -= size
 
     def pop(self, key: _Key, default: Any = _MISSING) -> Any:
-        """Remove a key and return its value, in one step; `default` where there is none.
+        """Remove a key and return its value, or `default`, in one step.
 
         Raises:
-            KeyError: there is neither.
+            KeyError: the key is missing, and no `default` is given.
         """
         with self._lock:
             return super().pop(key) if default is _MISSING else super().pop(key, default)
 
     def __iter__(self) -> Iterator[_Key]:
-        """Keys, those used longest ago first; entries may be set and removed meanwhile."""
+        """Keys, the least recently used first; entries may be set and removed meanwhile."""
         with self._lock:
             return iter(list(self._entries))
 
@@ -71,7 +71,7 @@ class BoundedMap(MutableMapping[_Key, _Value]):
         return len(self._entries)
 
     def get_or_make(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        """The value of a key, made where there is none; other threads do not wait for `make`."""
+        """Value of a key, or a new value by `make`, for which other threads do not wait."""
         try:
             return self[key]
         except KeyError:

@@ -117,16 +117,16 @@ class Crib:
     ) -> Self:
         """Open a folder (made if missing), a Qdrant server's URL, or `:memory:`.
 
-        `location`, `dense`, `reranker` and `log` default to those of the settings. `models` are
-        language models in place of the settings', by use; the settings decide which steps call a
-        model. `rebuild` builds a new index beside the old index and swaps them at the end;
-        `progress` is called during the rebuild.
+        `location`, `dense`, `reranker` and `log` default to the settings. `models` replace the
+        settings' language models, by use; the settings decide which steps call a model. `rebuild`
+        builds a new index beside the old index and swaps them at the end; `progress` is called
+        during the rebuild.
 
         Raises:
             StoreLockedError: another process has the folder open.
             StoreUnavailableError: the server does not answer.
             IndexMismatchError: other models, settings or format made the index.
-            QueryError: `location` is neither a text nor a path, or `settings` are none.
+            QueryError: `location` is neither a text nor a path, or `settings` are no `Settings`.
         """
         settings = settings or load_settings()
         require_type(settings, Settings, "settings", "Settings")
@@ -192,7 +192,7 @@ class Crib:
         `server` overrides every tool's server. `format` forces a reader. `prune` removes tools
         that no source has (of `server` only, if given). Wrong entries are refused in the report;
         good entries beside them are indexed. `screen` admits or refuses entries, as
-        `Quarantine.screen_entries` does: an older text of a refused tool is removed. Without
+        `Quarantine.screen_entries` does; a refused tool's indexed version is removed. Without
         `screen` no entry is audited. `overlays` are files with an operator's additions to tools.
         `enrichments` are files of search texts, in place of those in the index; without
         `enrichments`, tools with an unchanged text keep theirs. Entries of either that apply to no
@@ -265,7 +265,7 @@ class Crib:
         return self.tools.get(tool_id, scope=scope)
 
     def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
-        """Tools in reach that this tool needs first, that need it, and that replace it.
+        """Tools in scope linked to a tool: prerequisites, dependents and replacements.
 
         Raises:
             UnknownToolError: there is no such tool; the nearest ids are named.
@@ -275,10 +275,10 @@ class Crib:
     def check_tools(
         self, *ids: str, scope: Scope | None = None, held: Iterable[ToolSpec] = ()
     ) -> tuple[ToolReadiness, ...]:
-        """Check before an agent relies on tools that each can be called, or give the reason.
+        """Check that each tool can be called, and give the reason if not.
 
-        `scope` is the caller's own: tools outside of it are `out_of_scope`. `held` are tools
-        that are held back, as by `Quarantine`: they are `quarantined`.
+        Tools outside the caller's `scope` are `out_of_scope`; tools among `held`, as `Quarantine`
+        lists them, are `quarantined`.
 
         Raises:
             StoreError: the store does not answer.
@@ -292,14 +292,14 @@ class Crib:
         where: Filter | None = None,
         after: str | None = None,
     ) -> Iterator[ToolSpec]:
-        """All tools in reach, disabled tools too, in an order of the store's own.
+        """All tools in scope, disabled tools too, in the store's order.
 
-        `after` begins behind the tool of this id, which need not exist any more.
+        The list starts behind the tool with the id `after`, which may have been removed.
         """
         return self.tools.scroll(scope=scope, where=where, after=after)
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
-        """Number of tools in reach by server, category, tag and sensitivity."""
+        """Number of tools in scope by server, category, tag and sensitivity."""
         return self.tools.facets(scope=scope)
 
     # -- knowledge ---------------------------------------------------------------------------
@@ -336,7 +336,7 @@ class Crib:
         return self.knowledge.put([("", passage) for passage in given], progress=progress)
 
     def remove_docs(self, collection: str, *documents: str) -> int:
-        """Remove documents of a collection; without any, the collection itself. Counts passages.
+        """Remove documents, or without names the collection; return the number of passages.
 
         Raises:
             QueryError: the name of a document is no text.
@@ -353,7 +353,7 @@ class Crib:
         self.knowledge.define(require_all(collections, Collection, "collections"))
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
-        """Collections in reach by name, each with its number of passages.
+        """Collections in scope by name, each with its number of passages.
 
         Raises:
             QueryError: the scope is of another type.
@@ -372,9 +372,9 @@ class Crib:
     ) -> KnowledgeResult:
         """Passages that answer a question, from the collections that fit the question.
 
-        At most `k` passages and `token_budget` tokens in all, from the `collections` of these
-        names; each defaults to the settings (`knowledge`). The first passage is returned however
-        long it is. With a `context`, as `detect` gives it, the settings' map holds as in `route`.
+        At most `k` passages and `token_budget` tokens in all, from the named `collections`; each
+        option defaults to the settings (`knowledge`). The first passage may exceed the budget. With
+        a `context`, as `detect` gives it, the settings' map holds as in `route`.
 
         Raises:
             QueryError: a query without words, a limit below 1, a scope of another type, or a
@@ -393,8 +393,8 @@ class Crib:
     def learn_labels(self) -> None:
         """Fit a context model to the settings' own labels and cues, and store it with the index.
 
-        Without a stored model every process fits its own for its first turn. With the bundled
-        encoder and no labels or cues of the settings, the shipped model is used and none is stored.
+        Without a stored model every process fits a model for its first turn. With the bundled
+        encoder and no labels or cues in the settings, the shipped model is used, and not stored.
 
         Raises:
             SettingsError: labels or cues cannot be read.
@@ -414,10 +414,9 @@ class Crib:
     ) -> Decision:
         """Decide a turn: what kind it is, which tools and which passages it needs.
 
-        `k` tools, or `auto`, and `budget_ms` milliseconds in place of the settings'. At most so
-        many `passages`, of `token_budget` tokens in all, from the `collections` of these names,
-        as in `find_knowledge`. `shown` are ids of tools that the conversation's earlier turns had,
-        for an append-only order.
+        `k` and `budget_ms` override the settings. `passages` is the number of passages at most;
+        `token_budget` and `collections` limit them as in `find_knowledge`. `shown` are ids of
+        tools that the conversation's earlier turns had, for an append-only order.
 
         Raises:
             QueryError: an impossible number, or a collection that is unknown or not in scope.
@@ -439,8 +438,8 @@ class Crib:
     ) -> Classification:
         """Class of a turn, by a question that the settings name (`questions`).
 
-        `variables` are for the question's template; `outputs` are outputs of earlier nodes of an
-        agent's graph, by node, for the question's `run_if`.
+        `variables` fill in the question's template. `outputs` of earlier nodes of an agent's
+        graph, by node, decide the question's `run_if`.
 
         Raises:
             UnknownQuestionError: the settings name no such question.
@@ -458,7 +457,7 @@ class Crib:
                 name=QUESTIONS + question,
                 learned_choices=self.turns.learned_choices,
             )
-            self.turns.let_learn(QUESTIONS + question, self._classifiers[question].rank)
+            self.turns.register_choice(QUESTIONS + question, self._classifiers[question].rank)
         chosen, turn = self._classifiers[question], Turn.of(turn)
         by_model = self.turns.may_show_to_model(turn)
         made = chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
@@ -469,8 +468,8 @@ class Crib:
     ) -> CapabilitySelection:
         """Capabilities that a turn needs, among those of the settings (`capabilities`).
 
-        `bypass`: activate all capabilities or not, whatever the conversation or settings have.
-        `state`: of an agent's loop; after a failure the capabilities are selected anew.
+        `bypass` overrides the conversation and the settings: True activates all capabilities.
+        `state` is that of an agent's loop; after a failure the capabilities are selected anew.
 
         Raises:
             CapabilityError: the description of a capability is wrong.
@@ -482,7 +481,7 @@ class Crib:
                 models=self._models,
                 learned_choices=self.turns.learned_choices,
             )
-            self.turns.let_learn(CAPABILITIES, self._selector.rank)
+            self.turns.register_choice(CAPABILITIES, self._selector.rank)
         turn = Turn.of(turn)
         by_model = self.turns.may_show_to_model(turn)
         made = self._selector.select(turn, bypass=bypass, state=state, by_model=by_model)
@@ -502,7 +501,7 @@ class Crib:
         return self.turns.alternates(failed_tool, Turn.of(turn), decision_id=decision_id, k=k)
 
     def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
-        """The most useful hint for an agent that is stuck, by the turn's trajectory; mostly none.
+        """The most useful hint for a stuck agent, by the turn's trajectory; usually none.
 
         `given` are the keys of hints that the conversation had before. The hint is for this turn
         alone: keep it out of the history.
@@ -515,7 +514,8 @@ class Crib:
         """Log the outcome of a call; `alternates` then avoids tools that failed.
 
         `tool` is an id, or a name that means one tool alone, as `export` gives it; any other name
-        is logged as it is, with a warning. The decision's id is not looked up, as a service does.
+        is logged as it is, with a warning. An unknown decision's id is no error here; a service
+        refuses it.
 
         Raises:
             QueryError: there is no such outcome, or `took_ms` is below 0.
@@ -525,10 +525,10 @@ class Crib:
     def feedback(self, decision_id: str, **given: Unpack[FeedbackKeywords]) -> None:
         """Log the right answer to a decision, in the fields of `Feedback`, and learn from it.
 
-        The decision is of `route`, or of `classify` or `select_capabilities` if outcomes teach.
+        The decision is one of `route`; with learning on, `classify` or `select_capabilities` too.
 
         Raises:
-            SettingsError: no log is kept (`telemetry.path`), and nothing learned.
+            SettingsError: there is no log (`telemetry.path`), and learning is off.
             UnknownDecisionError: there is no such decision.
             FeedbackError: a field is unknown, or no field is given.
         """
@@ -536,7 +536,7 @@ class Crib:
 
     @property
     def recovery(self) -> RecoveryPolicy:
-        """Policy of retries and replacements after a failed call; never waits by itself."""
+        """Policy of retries and replacements after a failed call; the caller does the waiting."""
         from toolcrib.router.recovery import RecoveryPolicy
 
         return RecoveryPolicy(self.tools.settings.recovery)
@@ -548,11 +548,11 @@ class Crib:
         return self.turns.require_learner().status()
 
     def replay_learning(self) -> LearningStatus:
-        """Replay past requests; the learned examples of a server that improve answers go live."""
+        """Replay past requests, and use the learned examples of servers where they help."""
         return self.turns.require_learner().learn()
 
     def undo_learning(self, what: str) -> int:
-        """Remove examples of a day (`2026-01-31`), a key, a tool or a choice; count them."""
+        """Remove examples of a day (`2026-01-31`), key, tool or choice; return their number."""
         return self.turns.require_learner().undo(what)
 
     def switch_learning(self, *, on: bool) -> None:
@@ -572,7 +572,7 @@ class Crib:
         self._relearn()
 
     def _relearn(self) -> None:
-        """Apply the learned examples of tools that have not changed since."""
+        """Apply the learned examples of tools that did not change after they were learned."""
         if self.turns.learner is not None:
             self.turns.learner.apply()
 

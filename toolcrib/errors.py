@@ -8,7 +8,7 @@ ToolcribError
 │   └── UnknownFormatError                   no reader recognises the source
 ├── QueryError               (ValueError)    a query cannot be answered as asked
 ├── QuestionError            (ValueError)    a question to classify turns by is wrong
-│   └── QuestionRenderError                  its template cannot be filled in
+│   └── QuestionRenderError                  the question's template cannot be filled in
 ├── CapabilityError          (ValueError)    a capability's description is wrong
 ├── CalibrationError         (ValueError)    a calibration cannot be made, read or used
 ├── FeedbackError            (ValueError)    feedback on a decision cannot be read
@@ -17,21 +17,21 @@ ToolcribError
 ├── UnknownCollectionError   (LookupError)   no collection has this name
 ├── UnknownDecisionError     (LookupError)   no decision has this id
 ├── UnknownQuestionError     (LookupError)   the settings have no question of this name
-├── EncoderError             (RuntimeError)  a model cannot be loaded, or returned what it must not
-├── LanguageModelError       (RuntimeError)  a language model gave no answer that can be used
-│   ├── LanguageModelLateError (TimeoutError) it took longer than it may
-│   ├── LanguageModelRefusedError            its server does not answer, or refuses to
-│   └── LanguageModelAnswerError             its answer cannot be read
+├── EncoderError             (RuntimeError)  a model cannot be loaded, or gave no usable vector
+├── LanguageModelError       (RuntimeError)  a language model gave no usable answer
+│   ├── LanguageModelLateError (TimeoutError) the model did not answer before the timeout
+│   ├── LanguageModelRefusedError            the model's server is down, or refuses the request
+│   └── LanguageModelAnswerError             the model's answer cannot be read
 ├── ServiceError             (RuntimeError)  a service refused a request, or failed
-│   ├── UnauthenticatedError                 no key, or none that holds
+│   ├── UnauthenticatedError                 no API key, or an invalid key
 │   ├── ForbiddenError                       the key does not allow this
 │   ├── QuarantinedError                     the tool is held back until somebody approves it
-│   ├── ToolChangedError                     the held tool is no longer what was shown
-│   ├── LearningOffError                     the settings keep learning off
+│   ├── ToolChangedError                     the held tool changed after the reviewer saw it
+│   ├── LearningOffError                     learning is off in the settings
 │   ├── TooLargeError        (ValueError)    the request is larger than the service takes
-│   ├── RateLimitedError                     more requests than the key may make
+│   ├── RateLimitedError                     the key made more requests than its rate allows
 │   ├── OverloadedError                      more requests at once than the service takes
-│   ├── DeadlineError        (TimeoutError)  the answer took longer than it may
+│   ├── DeadlineError        (TimeoutError)  no answer before the deadline
 │   └── ServiceUnavailableError              the service, or a server behind it, does not answer
 └── StoreError               (RuntimeError)  the store cannot do what was asked
     ├── StoreLockedError                     another process holds the folder
@@ -66,7 +66,7 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 MAX_DECIMALS = 17
-"""Decimals from which on a number is written by its own representation."""
+"""Most decimals tried; numbers that look equal with these are written by `repr`."""
 
 
 def distinct_numbers(first: float, second: float, decimals: int = 2) -> tuple[str, str]:
@@ -96,7 +96,7 @@ class SettingsError(ToolcribError, ValueError):
 
 
 class MissingExtraError(ToolcribError, ImportError):
-    """A feature was asked for whose optional dependencies are not installed."""
+    """A feature needs optional dependencies that are not installed."""
 
     def __init__(self, feature: str, extra: str, note: str = "") -> None:
         self.extra = extra
@@ -186,7 +186,7 @@ class UnknownQuestionError(ToolcribError, LookupError):
 
 
 class UnknownDecisionError(ToolcribError, LookupError):
-    """No decision has this id, or it is no longer known."""
+    """No decision has this id, or the decision is no longer kept."""
 
 
 class EncoderError(ToolcribError, RuntimeError):
@@ -198,11 +198,11 @@ class LanguageModelError(ToolcribError, RuntimeError):
 
 
 class LanguageModelLateError(LanguageModelError, TimeoutError):
-    """A language model took longer than it may."""
+    """A language model did not answer before the timeout."""
 
 
 class LanguageModelRefusedError(LanguageModelError):
-    """A language model's server is down or refuses a request; `retry_after_s` if it states it."""
+    """A language model's server is down or refuses a request; `retry_after_s` if it is stated."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         self.retry_after_s = retry_after_s
@@ -210,7 +210,7 @@ class LanguageModelRefusedError(LanguageModelError):
 
 
 class LanguageModelAnswerError(LanguageModelError):
-    """A language model's answer cannot be read, nor could that to a second request."""
+    """A language model's answer cannot be read, nor the answer to a second request."""
 
 
 class ServiceError(ToolcribError, RuntimeError):
@@ -234,11 +234,11 @@ class QuarantinedError(ServiceError):
 
 
 class ToolChangedError(ServiceError):
-    """A tool is held with another digest than the one that an approval names."""
+    """The held tool has another digest than the approval names."""
 
 
 class LearningOffError(ServiceError):
-    """The settings keep learning from use off."""
+    """Learning from use is off in the settings."""
 
 
 class TooLargeError(ServiceError, ValueError):
@@ -246,7 +246,7 @@ class TooLargeError(ServiceError, ValueError):
 
 
 class RateLimitedError(ServiceError):
-    """The key has made more requests than it may."""
+    """The key made more requests than its rate allows."""
 
 
 class OverloadedError(ServiceError):
@@ -254,7 +254,7 @@ class OverloadedError(ServiceError):
 
 
 class DeadlineError(ServiceError, TimeoutError):
-    """The answer took longer than it may."""
+    """There was no answer before the deadline."""
 
 
 class ServiceUnavailableError(ServiceError):
@@ -270,7 +270,7 @@ class StoreLockedError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """The server does not answer; nothing was half done."""
+    """The server does not answer; no write was done in part."""
 
 
 class StoreDamagedError(StoreError):
@@ -290,7 +290,7 @@ class IndexMismatchError(StoreError):
 
 
 class BadPointError(StoreError, ValueError):
-    """A point was refused before it reached the engine, which it would crash."""
+    """A point that would crash the engine was refused before the write."""
 
 
 def require_text(value: object, name: str) -> None:
@@ -299,7 +299,7 @@ def require_text(value: object, name: str) -> None:
 
 
 def require_texts(values: object, name: str) -> None:
-    """Require a list of texts, which a single text is not."""
+    """Require a list of texts; a single text is refused."""
     if isinstance(values, str) or not isinstance(values, Collection):
         raise QueryError(f"{name} must be a list of texts, not {values!r:.80}")
     for each in cast("Collection[object]", values):
@@ -307,7 +307,7 @@ def require_texts(values: object, name: str) -> None:
 
 
 def require_all(values: Iterable[Any], kind: type[_T], name: str) -> list[_T]:
-    """Require values of a type, and give them as a list."""
+    """Require values of a type, and return them as a list."""
     require_type(values, Iterable, name, f"a list of {kind.__name__}")
     found = list(values)
     for each in found:

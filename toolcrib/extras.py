@@ -39,8 +39,8 @@ def import_extra(module: str, feature: str, extra: str) -> Any:
 def quiet_loggers(*names: str) -> Generator[None]:
     """Keep libraries' log records off the screen of an application that configured no logging.
 
-    Python prints warnings of loggers without a handler to stderr; a handler that does nothing
-    stops that, and an application with handlers of its own still gets every record.
+    Python prints warnings of loggers without a handler to stderr. A null handler prevents the
+    output; an application with its own handlers still gets every record.
     """
     handler = logging.NullHandler()
     for name in names:
@@ -53,10 +53,10 @@ def quiet_loggers(*names: str) -> Generator[None]:
 
 
 def require_extra(package: str, feature: str, extra: str) -> None:
-    """Check that a package is there, without the cost of importing it.
+    """Check that a package is installed, without importing it.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: the package is not installed.
     """
     if importlib.util.find_spec(package) is None:
         raise MissingExtraError(feature, extra)

@@ -1,4 +1,4 @@
-"""Fingerprints of an index and a calibration, checked so that neither is used by other models."""
+"""Fingerprints: the models and settings that made an index or a calibration."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _fusion(weights: FusionWeights) -> dict[str, object]:
     return {"dense": share, **{name: getattr(weights, name) for name in kept}, **constants}
 
 
-def difference(found: Identity, wanted: Identity) -> str:
-    """Differences between an index and the current settings, with the two ways out."""
+def mismatch_message(found: Identity, wanted: Identity) -> str:
+    """Message about an index by other settings: the differences, and two remedies."""
     return (
-        f"the index was built with {differences(found, wanted)}; build it anew with "
-        "`toolcrib index --rebuild` and its `--store`, or go back to those settings"
+        f"the index was built with {differences(found, wanted)}; rebuild the index with "
+        "`toolcrib index --rebuild` and its `--store`, or restore those settings"
     )

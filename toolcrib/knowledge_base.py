@@ -17,7 +17,7 @@ from toolcrib.errors import (
     nearest,
     require_texts,
 )
-from toolcrib.fingerprint import difference, passage_fingerprint
+from toolcrib.fingerprint import mismatch_message, passage_fingerprint
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
 from toolcrib.records import Collection, Passage, Scope
 from toolcrib.retrieval.fusion import PassageWeights
@@ -104,7 +104,7 @@ class KnowledgeBase:
     def settings_warnings(self) -> Iterator[str]:
         """Warnings about collections that `knowledge.map` names and that do not exist.
 
-        The shipped map names common collections: a missing collection is no mistake there.
+        The shipped map names common collections; a collection that is missing there is no mistake.
         """
         own = self._settings.knowledge.map
         entries = () if own == PRESET else own
@@ -259,7 +259,7 @@ class KnowledgeBase:
             with store.renew(passage_layout(self._dense.dimensions), copy) as beside:
                 copy(store, beside)
         elif found != fingerprint:
-            raise IndexMismatchError(difference(found, fingerprint))
+            raise IndexMismatchError(mismatch_message(found, fingerprint))
 
     def _read_catalogue(self) -> CollectionIndex:
         kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LOG_ODDS_BOUND = 30.0
-"""Beyond this the logistic function gives 0 or 1, which no data bears out."""
+"""Bound of log-odds: larger values would claim a certainty that no data supports."""
 
 FIT_MAX_ROUNDS = 50
 FIT_MIN_STEP = 1e-9
@@ -62,7 +62,7 @@ def fit_logistic(
     """Weights of a logistic regression with an L2 penalty, by Newton's method: float64 [f].
 
     `inputs`: float64 [n, f], with a column of ones where an offset is wanted; `labels`: bool or
-    0 and 1 [n]; `ridge`: the penalty of each weight; `sample_weights`: float64 [n], all 1 at first.
+    0 and 1 [n]; `ridge`: the penalty of each weight; `sample_weights`: float64 [n], default all 1.
     """
     weighting = np.ones(len(inputs)) if sample_weights is None else sample_weights
     penalty = ridge * np.eye(inputs.shape[1])

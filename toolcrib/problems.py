@@ -20,9 +20,9 @@ an unusable model or package."""
 class ProblemType:
     """Row of the table.
 
-    `title` is the problem in a few words, `status` HTTP's. Where the error's text is not `public`,
-    callers get the title. `retry_after_s` is for errors without a time of their own; None if a
-    retry does not help.
+    `title` names the problem in a few words; `status` is the HTTP status. Callers get the title
+    unless the error's text is `public`. `retry_after_s` is for errors that state no time; None if
+    a retry does not help.
     """
 
     title: str
@@ -35,47 +35,47 @@ class ProblemType:
 _internal = partial(ProblemType, public=False)
 
 PROBLEMS: dict[type[errors.ToolcribError], ProblemType] = {
-    errors.UnauthenticatedError: ProblemType("No key, or none that holds", 401),
+    errors.UnauthenticatedError: ProblemType("No API key, or an invalid key", 401),
     errors.ForbiddenError: ProblemType("Not allowed to this key", 403),
     errors.QuarantinedError: ProblemType("The tool is held back", 403),
     errors.UnknownToolError: ProblemType("There is no such tool", 404),
     errors.UnknownCollectionError: ProblemType("There is no such collection", 404),
     errors.UnknownDecisionError: ProblemType("There is no such decision", 404),
     errors.UnknownQuestionError: ProblemType("There is no such question", 404),
-    errors.CalibrationError: ProblemType("No calibration tells that", 409),
-    errors.ToolChangedError: ProblemType("It is no longer what was shown", 409),
-    errors.LearningOffError: ProblemType("Nothing is learned here", 409),
+    errors.CalibrationError: ProblemType("There is no usable calibration", 409),
+    errors.ToolChangedError: ProblemType("The held tool has changed", 409),
+    errors.LearningOffError: ProblemType("Learning is off", 409),
     errors.TooLargeError: ProblemType("The request is too large", 413),
     errors.QueryError: ProblemType("The request cannot be answered as it is", 422),
     errors.QuestionRenderError: ProblemType("The question cannot be filled in", 422),
     errors.SpecError: ProblemType("The specification is wrong", 422),
     errors.SourceError: ProblemType("The source cannot be read", 422),
-    errors.FeedbackError: ProblemType("The feedback cannot be understood", 422),
+    errors.FeedbackError: ProblemType("The feedback cannot be read", 422),
     errors.TrainingError: ProblemType("No model can be trained from this", 422),
     errors.RateLimitedError: ProblemType("Too many requests of this key", 429, EXIT_STORE, 1.0),
     errors.OverloadedError: ProblemType("Too many requests at once", 503, EXIT_STORE, 1.0),
-    errors.ServiceUnavailableError: ProblemType("The service is away", 503, EXIT_STORE, 1.0),
-    errors.StoreUnavailableError: _internal("The store is away", 503, EXIT_STORE, 1.0),
-    errors.StoreLockedError: _internal("The store is in use elsewhere", 503, EXIT_STORE, 5.0),
-    errors.StoreReadOnlyError: _internal("The store may only be read", 503, EXIT_STORE, 60.0),
-    errors.IndexMismatchError: _internal("Other models made it", 503, EXIT_INDEX, 60.0),
+    errors.ServiceUnavailableError: ProblemType("The service is down", 503, EXIT_STORE, 1.0),
+    errors.StoreUnavailableError: _internal("The store is down", 503, EXIT_STORE, 1.0),
+    errors.StoreLockedError: _internal("Another process holds the store", 503, EXIT_STORE, 5.0),
+    errors.StoreReadOnlyError: _internal("The store is read-only", 503, EXIT_STORE, 60.0),
+    errors.IndexMismatchError: _internal("Other models made the index", 503, EXIT_INDEX, 60.0),
     errors.EncoderError: _internal("The model cannot be used", 503, EXIT_MODEL, 5.0),
     errors.LanguageModelError: _internal("No language model answers", 503, EXIT_MODEL, 5.0),
-    errors.LanguageModelLateError: _internal("No answer in time", 504, EXIT_MODEL, 1.0),
+    errors.LanguageModelLateError: _internal("The language model is late", 504, EXIT_MODEL, 1.0),
     errors.DeadlineError: ProblemType("The answer took too long", 504, EXIT_STORE),
-    errors.MissingExtraError: ProblemType("It is not installed here", 501, EXIT_MODEL),
-    errors.StoreWriteError: _internal("The store takes no more", 507, EXIT_STORE),
+    errors.MissingExtraError: ProblemType("An extra is not installed", 501, EXIT_MODEL),
+    errors.StoreWriteError: _internal("The store cannot be written", 507, EXIT_STORE),
     errors.StoreError: _internal("The store failed", 500, EXIT_STORE),
     errors.ServiceError: ProblemType("The service failed", 500, EXIT_STORE),
     errors.QuestionError: _internal("The question is wrong", 500),
     errors.CapabilityError: _internal("A capability is wrong", 500),
-    errors.SettingsError: _internal("The service is not set up for it", 500),
+    errors.SettingsError: _internal("A setting of the service is wrong", 500),
     errors.ToolcribError: _internal("It failed", 500),
 }
 """Rows by error class; a class without a row has its nearest parent's."""
 
-INTERNAL = _internal("Something went wrong here; the service's log says what", 500, EXIT_STORE)
-"""Row of an error that is not toolcrib's."""
+INTERNAL = _internal("Internal error; the service's log has the cause", 500, EXIT_STORE)
+"""Row of an error of another package."""
 
 
 def problem_of(error: BaseException) -> ProblemType:

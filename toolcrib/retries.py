@@ -13,29 +13,29 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Up to `attempts` calls; the pauses between them double from `first_s` to `longest_s`.
+    """Up to `attempts` calls; the pause doubles from `first_pause_s` to `max_pause_s`.
 
-    Up to `spread_s` is added at random, so that callers do not return all at one moment.
+    Up to `jitter_s` is added at random, so that callers do not all return at one moment.
     """
 
     attempts: int
-    first_s: float
-    longest_s: float
-    spread_s: float
+    first_pause_s: float
+    max_pause_s: float
+    jitter_s: float
 
     def __call__(
-        self, call: Callable[[], _Result], may_pass: Callable[[Exception], bool | float]
+        self, call: Callable[[], _Result], decide: Callable[[Exception], bool | float]
     ) -> _Result:
         """Result of the first call that succeeds; the last failure is raised.
 
-        `may_pass` decides on a retry after a failure: True for the usual pause, a number for a
-        pause of so many seconds.
+        `decide` says of a failure: no retry (False), after the usual pause (True), or after so
+        many seconds.
         """
         for made in range(self.attempts - 1):
             try:
                 return call()
             except Exception as failure:
-                again = may_pass(failure)
+                again = decide(failure)
                 if again is False:
                     raise
                 sleep(self._pause_s(made) if again is True else again)
@@ -44,21 +44,21 @@ class Retries:
     async def call_async(
         self,
         call: Callable[[], Awaitable[_Result]],
-        may_pass: Callable[[Exception], bool | float],
+        decide: Callable[[Exception], bool | float],
     ) -> _Result:
-        """Result as of `__call__`, for a call that is awaited."""
+        """As `__call__`, for an asynchronous call."""
         from asyncio import sleep as pause
 
         for made in range(self.attempts - 1):
             try:
                 return await call()
             except Exception as failure:
-                again = may_pass(failure)
+                again = decide(failure)
                 if again is False:
                     raise
                 await pause(self._pause_s(made) if again is True else again)
         return await call()
 
     def _pause_s(self, made: int) -> float:
-        spread = random.uniform(0, self.spread_s)  # noqa: S311 -- it is no secret
-        return min(self.first_s * 2**made + spread, self.longest_s)
+        spread = random.uniform(0, self.jitter_s)  # noqa: S311 -- it is no secret
+        return min(self.first_pause_s * 2**made + spread, self.max_pause_s)

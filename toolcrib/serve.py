@@ -48,15 +48,15 @@ def serve(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="Default: service.port; 0: any that is free."),
+        typer.Option(min=0, max=65_535, help="Default: service.port; 0: any free port."),
     ] = None,
     store: StoreOption = None,
     insecure_local: Annotated[
-        bool, typer.Option("--insecure-local", help="No keys; on a loopback address only.")
+        bool, typer.Option("--insecure-local", help="Ask for no key; loopback addresses only.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Answer over HTTP, until a signal ends it."""
+    """Serve the crib over HTTP, until a signal ends the process."""
     for module in ("starlette", "uvicorn"):
         import_extra(module, "toolcrib serve", "service")
     from toolcrib.access import addresses
@@ -71,7 +71,7 @@ def serve(
         _require_key(location, settings)
     wanted = settings.service.port if port is None else port
     with closing(addresses.bind(address, wanted)) as listening:
-        ready = partial(_say, addresses.url_of(listening), location, json=json)
+        ready = partial(_print_url, addresses.url_of(listening), location, json=json)
         with _open(location, settings) as opened:
             app = _app(opened, settings, asks_for_keys=not insecure_local)
             server.serve(app, listening, ready)
@@ -83,7 +83,7 @@ def _open(location: str, settings: Settings) -> Tenants:
 
     with index_progress() as progress, ExitStack() as undo:
         opened = undo.enter_context(Tenants.open(location, settings=settings, progress=progress))
-        # Models load, and what the settings name is fitted, before anybody waits for it.
+        # Models load, and the settings' labels are fitted, before the first request waits.
         opened.crib().turns.warm_up()
         undo.pop_all()
     return opened
@@ -103,7 +103,7 @@ def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> Sta
 
 
 def _require_key(location: str, settings: Settings) -> None:
-    """See that somebody can come in."""
+    """Require an active key, or an issuer of tokens."""
     from toolcrib.access.keys import KeyRing
 
     if settings.tokens is not None:
@@ -113,13 +113,13 @@ def _require_key(location: str, settings: Settings) -> None:
         if any(key.state(now) == "active" for key in KeyRing(records_db).list()):
             return
     raise SettingsError(
-        f"nobody has a key to {location}: make one with `toolcrib keys create NAME "
+        f"{location} has no active key: make one with `toolcrib keys create NAME "
         f"--store {location}`, or serve this machine alone with --insecure-local"
     )
 
 
-def _say(url: str, location: str, *, json: bool) -> None:
-    """Tell where; a program that starts the service waits for this line."""
+def _print_url(url: str, location: str, *, json: bool) -> None:
+    """Print the URL; a program that starts the service waits for this line."""
     if json:
         print_json({"url": url, "store": location, "pid": os.getpid()})
     else:
@@ -139,25 +139,25 @@ Profile: TypeAlias = Annotated[
 
 def gateway(
     context: typer.Context,
-    config: Annotated[Path, typer.Argument(help="An mcp.json with the servers to stand before.")],
+    config: Annotated[Path, typer.Argument(help="An mcp.json with the servers behind it.")],
     transport: Annotated[
         Literal["stdio", "http"],
-        typer.Option(help="How clients come: as the program that starts this, or over HTTP."),
+        typer.Option(help="stdio: the client starts this command; http: clients connect to it."),
     ] = "stdio",
-    host: Annotated[str, typer.Option(help="Where HTTP listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any free one.")] = 8643,
+    host: Annotated[str, typer.Option(help="Address that HTTP listens on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any free port.")] = 8643,
     store: GatewayStore = GATEWAY_STORE,
     lock: Annotated[
         Path | None,
-        typer.Option(help="File of approved tools; servers that are not in it are locked there."),
+        typer.Option(help="Lock file of approved tools; tools of new servers are added to it."),
     ] = None,
     server: Servers = None,
     tag: Tags = None,
     max_sensitivity: Annotated[
-        Sensitivity | None, typer.Option(help="No tool that is more sensitive than this.")
+        Sensitivity | None, typer.Option(help="Leave out tools that are more sensitive.")
     ] = None,
     pin: Annotated[
-        list[str] | None, typer.Option(help="Id of a tool to show always; may be repeated.")
+        list[str] | None, typer.Option(help="Id of a tool that is always shown; may be repeated.")
     ] = None,
     profile: Profile = None,
     no_audit: NoAudit = False,
@@ -168,7 +168,7 @@ def gateway(
 ) -> None:
     """Put a search in front of MCP servers: an agent sees find_tools instead of all their tools.
 
-    Standard output belongs to the protocol; whatever there is to say goes to standard error.
+    Standard output carries the protocol; messages go to standard error.
     """
     import_extra("fastmcp", "the gateway", "gateway")
     from toolcrib.gateway.config import McpFile, profile_filter
@@ -194,7 +194,7 @@ def gateway(
             max_sensitivity=max_sensitivity or part.max_sensitivity,
             pinned=tuple(pin or ()),
             report=report,
-            # Of each run by itself: what is shown ends with it, and the gateway goes on.
+            # A display of its own for each indexing, as the gateway runs on after it.
             progress=partial(index_progress, "opening the index"),
         )
         serve_gateway(serving, settings, options)
@@ -209,11 +209,11 @@ def login(
     config: ConfigFile = Path("mcp.json"),
     store: GatewayStore = GATEWAY_STORE,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the link, and open nothing.")
+        bool, typer.Option("--no-browser", help="Print the link, and open no browser.")
     ] = False,
     port: Annotated[
         int,
-        typer.Option(min=0, max=65_535, help="Where the browser comes back to; 0: any free port."),
+        typer.Option(min=0, max=65_535, help="Port of the login's callback; 0: any free port."),
     ] = 0,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the login may take.")] = 300,
     json: Json = False,
@@ -257,7 +257,7 @@ def logout(
 gateway_app = typer.Typer(
     cls=GroupWithRun,
     no_args_is_help=True,
-    help="Put a search in front of MCP servers, and say which: `gateway mcp.json` runs it.",
+    help="Put a search in front of MCP servers, and edit their list: `gateway mcp.json` runs it.",
 )
 gateway_app.command("run")(gateway)
 gateway_app.command("add")(add_server)

@@ -66,7 +66,7 @@ class _Section(BaseModel):
 
 
 class EncoderSettings(_Section):
-    """Which models are used.
+    """Models that encode texts and rerank tools.
 
     `dense`: `bundled`, `multilingual`, `deterministic`, `fastembed:NAME` or
     `sentence-transformers:NAME`.
@@ -83,8 +83,8 @@ class EncoderSettings(_Section):
 class LearningSettings:
     """Learning of tools' examples from requests that ended in a successful call.
 
-    The words of requests are kept if `telemetry.text` allows it, else their vectors alone. `runs`:
-    the calls of agents' runs order the steps of other runs.
+    The words of requests are kept if `telemetry.text` allows it, else only vectors. `runs`: the
+    calls of past runs re-order the tools for later steps.
     """
 
     enabled: bool = False
@@ -124,12 +124,12 @@ def secret_text(secret: SecretStr | None) -> str | None:
 
 
 class LanguageModelSettings(_Section):
-    """Which language model is asked where one helps; none without a `model`.
+    """Language model for the steps that can use one; without a `model` no step does.
 
-    `protocol`: that of OpenAI, which most servers speak, or Anthropic's. `base_url`: null for
-    the provider's own. The key comes from the environment, or from the file `api_key_file`.
-    `uses`: by use, a model and a time of its own. At most `parallel` requests to a server at once,
-    over all uses; each is made up to `attempts` times. `temperature`: null leaves it to the server.
+    `protocol`: `openai`, which most servers offer, or `anthropic`. `base_url`: null for the
+    provider's own. The key comes from the environment, or from the file `api_key_file`.
+    `uses`: model and timeout of each use. At most `parallel` requests to a server at once, over
+    all uses; each is made up to `attempts` times. `temperature`: null leaves it to the server.
     `prices`: by model, for the accounting. `log_text`: prompts and answers may be logged.
     """
 
@@ -188,7 +188,7 @@ class ServiceSettings(_Section):
     key in each process, as `LIMIT/second`, `/minute` or `/hour`.
     `drain_s`: time for running requests when the service stops. Decisions are kept for
     `keep_days`. `approve_own`: a key may approve tools that it sent itself, for single users.
-    `trace_text`: user's words in traces. `reports`: folder of evaluation reports for the console.
+    `trace_text`: traces have users' words. `reports`: folder of evaluation reports for the console.
     `gateway`: store of a gateway whose activity is shown; default: the service's own store.
     `gateway_config`: the `mcp.json` of a gateway, to which keys with the access admin may add
     servers, and so commands that the gateway starts.
@@ -258,13 +258,13 @@ class GatewaySettings(_Section):
     Up to `pass_through` tools are all shown. `pinned` are ids of tools that are always shown. A
     search returns `k` tools, or as many as fit into `token_budget`, as signatures or with their
     whole `schemas`. A call has `call_timeout_s`; at most `max_calls` follow one `find_tools`. A
-    server that died is tried again after `retry_s`. `lock`: file of approved digests.
-    `guidance`: append a hint to a result if the agent is stuck. `flow`: `ask` the user, or
-    `refuse`, where a tool would send out private data after text of others was read.
+    failed server is tried again after `retry_s`. `lock`: file of approved digests.
+    `guidance`: append a hint to a result if the agent is stuck. `flow`: `ask` the user about, or
+    `refuse`, a call that could send private data out after untrusted text was read.
     `call_tools`: call found tools by `one` tool, or by three with annotations, `by_risk`.
     `logins`: place of logins at servers, files beside the store or the system's `keyring`; the
     files are encrypted by `logins_secret`. `profiles`: parts of the gateway, by name.
-    `activity`: calls are recorded beside the store, without or with their `arguments`, or not.
+    `activity`: record nothing, `calls`, or calls with `arguments`, beside the store.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -289,7 +289,7 @@ class GatewaySettings(_Section):
         """Profile of this name.
 
         Raises:
-            SettingsError: there is none.
+            SettingsError: no profile has this name.
         """
         if name not in self.profiles:
             hint = did_you_mean(nearest(name, self.profiles))
@@ -313,7 +313,7 @@ SECRET_SETTINGS = (
 
 
 def _variables() -> dict[str, Any]:
-    """Content of the variables `TOOLCRIB_*`; unknown ones by their whole names.
+    """Settings in the variables `TOOLCRIB_*`; unknown variables by their whole names.
 
     `TOOLCRIB_GATE__THRESHOLD` is `gate.threshold`. JSON objects and arrays are read as such.
     """
@@ -334,18 +334,18 @@ def _variables() -> dict[str, Any]:
                 value = json.loads(text)
         for step in reversed(steps):
             value = {step: value}
-        content = _overlaid([content, value])
+        content = _merge_layers([content, value])
     return content
 
 
-def _overlaid(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Layers of settings as one; a later layer wins, name by name in every section."""
+def _merge_layers(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge layers of settings, name by name in every section; a later layer wins."""
     content: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
             below = content.get(name)
             if is_object(below) and is_object(value):
-                content[name] = _overlaid([below, value])
+                content[name] = _merge_layers([below, value])
             else:
                 content[name] = value
     return content
@@ -356,12 +356,12 @@ class Settings(BaseModel):
 
     `store`: place of the index, a folder or a Qdrant server's URL. `audit`: hold back tools whose
     text is dangerous to a model, and tools that a server behind the gateway changes later.
-    `durability`: an acknowledged write to a folder survives a power cut with `disk`, the end of
-    the process alone with `system`. `questions`: files of questions to classify turns by, by
+    `durability`: with `disk` an acknowledged write to a folder survives a power failure, with
+    `system` only the end of the process. `questions`: files of questions to classify turns by, by
     name. `enrichments`: place of a model's texts from `toolcrib enrich`, a file beside the sources
     or the database of records beside the index. `orchestration_mode`: mode in which
-    `router.choices.flow` leads an agent's loop. With `url` the commands work through the
-    service there, by `api_key` and in `namespace`.
+    `router.choices.flow` leads an agent's loop. With `url` the commands use the service there,
+    with `api_key` and `namespace`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -407,11 +407,11 @@ class Settings(BaseModel):
                 each.model_dump(exclude_unset=True) if isinstance(each, Collection) else each
                 for each in cast("Sequence[object]", own)
             ]
-        super().__init__(**_overlaid([_variables(), adapter(dict).dump_python(given)]))
+        super().__init__(**_merge_layers([_variables(), adapter(dict).dump_python(given)]))
 
     @model_validator(mode="before")
     @classmethod
-    def _rerank_may_name_the_reranker(cls, given: Any) -> Any:
+    def _move_reranker_name(cls, given: Any) -> Any:
         """`rerank: llm` is short for `encoder.reranker: llm`."""
         content = cast("dict[str, Any]", given)
         if not isinstance(given, dict) or not isinstance(name := content.get("rerank"), str):
@@ -422,14 +422,14 @@ class Settings(BaseModel):
         return {**rest, "encoder": {**fields, "reranker": name}}
 
     @model_validator(mode="after")
-    def _collections_stand_once(self) -> Self:
+    def _require_unique_collections(self) -> Self:
         named = [each.name for each in self.collections]
         if twice := sorted({name for name in named if named.count(name) > 1}):
-            raise SettingsError(f"collections: {', '.join(twice)} stand there more than once")
+            raise SettingsError(f"collections: {', '.join(twice)} are given more than once")
         return self
 
     @model_validator(mode="after")
-    def _maps_speak_of_labels(self) -> Self:
+    def _require_known_labels(self) -> Self:
         pairs: list[tuple[str, tuple[str, str | None]]] = [
             ("knowledge.map", (each.domain, each.intent)) for each in self.knowledge.entries
         ]
@@ -460,7 +460,7 @@ def load_settings(file: Path | None = None) -> Settings:
         raise SettingsError(f"there is no settings file {str(file)!r}")
     path = file or Path(FILE_NAME)
     try:
-        return Settings(**_overlaid([_read_file(path), _variables()]))
+        return Settings(**_merge_layers([_read_file(path), _variables()]))
     except ValidationError as error:
         wrong = (f"{name}: {_reason(name, why)}" for name, why in faults(error, "the settings"))
         raise SettingsError(f"{path} or TOOLCRIB_*: {'; '.join(wrong)}") from error
@@ -488,13 +488,14 @@ def _read_file(path: Path) -> dict[str, Any]:
         if name in object_of(content.get(section)):
             variable = f"{VARIABLE_PREFIX}{section}__{name}".upper()
             raise SettingsError(
-                f"{section}.{name} belongs into no file of settings: set {variable}{way_out}"
+                f"{section}.{name} is a secret, and no settings file may hold it: set "
+                f"{variable}{way_out}"
             )
     return content
 
 
 def _reason(name: str, reason: str) -> str:
-    """The reason against a setting; for an unknown setting, the known settings it resembles."""
+    """Reason why a setting is refused; for an unknown setting, the known settings like it."""
     if reason not in _UNKNOWN_FIELD_ERRORS:
         return reason
     schema = Settings.model_json_schema()
@@ -508,7 +509,7 @@ def _reason(name: str, reason: str) -> str:
 
 
 def _names(schema: Mapping[str, Any], known: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    """Dotted names of all sections and settings; `known` are the schemas referred to."""
+    """Dotted names of all sections and settings; `known` are the schemas that `$ref` names."""
     own = known.get(schema.get("$ref", "").rpartition("/")[2], schema)
     for name, inner in own.get("properties", {}).items():
         yield before + name

@@ -1,6 +1,6 @@
 """Telemetry: metrics, traces and logs of a service, from one summary of each request.
 
-They hold no words of a user, unless the settings allow them in traces.
+No user's words are in them, unless the settings allow the words in traces.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RequestSummary:
     """Summary of a request and its answer.
 
     `route` is the template, never the path, which may name a tool. `stages` are milliseconds by
-    stage, in their order. `turned_away` is the reason for which a request was not worked on.
+    stage, in their order. `turned_away` is the reason why a request was refused before any work.
     `text` is the user's, for traces alone, if the settings allow it. `traceparent` came with the
     request. `usage` sums up the `model_requests`.
     """
@@ -66,15 +66,15 @@ class RequestSummary:
 SERVICE_FEATURE, SERVICE_EXTRA = "toolcrib serve", "service"
 
 OTHER_LABEL = "_OTHER"
-"""Value of a label for whatever has no value of its own, by the conventions."""
+"""Label value for methods that are not in `LABELLED_METHODS`, by OpenTelemetry's conventions."""
 
 LABELLED_METHODS = frozenset({"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"})
-"""Methods with a label of their own; clients can make others up."""
+"""Methods that are label values; clients may send any other method."""
 
 REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 STAGE_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 MODEL_BUCKETS_S = tuple(0.01 * 2**power for power in range(14))
-"""As the conventions have them."""
+"""Buckets of OpenTelemetry's conventions."""
 
 
 class MetricsRegistry:
@@ -88,22 +88,24 @@ class MetricsRegistry:
         self._registry: Any = library.CollectorRegistry()
         library.ProcessCollector(registry=self._registry)
 
-    def counter(self, name: str, says: str, *labels: str) -> Any:
+    def counter(self, name: str, help_text: str, *labels: str) -> Any:
         """Create a counter; call the result with values of the labels."""
         # Cached, as a look-up costs more than counting.
-        return cache(self._library.Counter(name, says, labels, registry=self._registry).labels)
+        return cache(self._library.Counter(name, help_text, labels, registry=self._registry).labels)
 
-    def histogram(self, name: str, says: str, buckets: tuple[float, ...], *labels: str) -> Any:
+    def histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Any:
         """Create a histogram; call the result with values of the labels."""
-        made = self._library.Histogram(name, says, labels, registry=self._registry, buckets=buckets)
+        made = self._library.Histogram(
+            name, help_text, labels, registry=self._registry, buckets=buckets
+        )
         return cache(made.labels)
 
-    def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
+    def watch(self, name: str, help_text: str, value: Callable[[], float]) -> None:
         """Register a value that is read with the metrics, and left out if reading it fails."""
         family: Any = import_extra(
             "prometheus_client.core", SERVICE_FEATURE, SERVICE_EXTRA
         ).GaugeMetricFamily
-        self._registry.register(_ValueCollector(partial(family, name, says), value))
+        self._registry.register(_ValueCollector(partial(family, name, help_text), value))
 
     def text(self) -> tuple[bytes, str]:
         """Write all metrics in Prometheus' text format; also its content type."""
@@ -124,9 +126,9 @@ class Metrics(MetricsRegistry):
             "http_route",
             "http_response_status_code",
         )
-        self._turned_away = counter("toolcrib_turned_away", "Requests not worked on.", "reason")
-        self._verdicts = counter("toolcrib_verdicts", "What the gate made of answers.", "verdict")
-        self._degraded = counter("toolcrib_degraded", "Answers that lack something.", "stage")
+        self._turned_away = counter("toolcrib_turned_away", "Requests refused unworked.", "reason")
+        self._verdicts = counter("toolcrib_verdicts", "Answers by the gate's verdict.", "verdict")
+        self._degraded = counter("toolcrib_degraded", "Answers without this stage.", "stage")
         self._stages = histogram(
             "toolcrib_stage_seconds", "Time of a stage.", STAGE_BUCKETS_S, "stage"
         )
@@ -147,7 +149,7 @@ class Metrics(MetricsRegistry):
             f"{inference}_usage_output_tokens", "Tokens said.", *model, "toolcrib_use"
         )
         self._cost = counter(
-            "toolcrib_model_cost", "By the prices of the settings.", *model, "toolcrib_use"
+            "toolcrib_model_cost", "Cost by the settings' prices.", *model, "toolcrib_use"
         )
 
     def count(self, summary: RequestSummary) -> None:
@@ -233,7 +235,7 @@ class Traces:
         if summary.status >= SERVER_ERROR_STATUS:
             span.set_status(self._api.StatusCode.ERROR)
         context, at = self._api.set_span_in_context(span), began
-        # Stages stand one after the other; the gaps are the service's own time.
+        # Stages follow each other; the gaps are the service's own time.
         for stage, took_ms in summary.stages.items():
             if stage != "total":
                 inner = self._tracer.start_span(stage, context=context, start_time=at)
@@ -344,7 +346,7 @@ _UNLOGGED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Logs:
-    """Log with a line for each request, and for each fault.
+    """Log with a line for each request, and for each internal error.
 
     A line that cannot be written is lost: a full disk must not stop the service.
     """
@@ -387,7 +389,7 @@ class Logs:
         )
 
     def fail(self, request_id: str, error: BaseException) -> None:
-        """Write a fault with its places; texts of other libraries may quote users."""
+        """Write an error and its stack; the text only of our own errors: others may quote users."""
         frames = traceback.extract_tb(error.__traceback__)
         places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         text = {"text": str(error)} if isinstance(error, ToolcribError | OSError) else {}
@@ -439,7 +441,7 @@ def log_everything(logs: Logs) -> None:
     root.setLevel(logging.WARNING)
 
 
-# -- all of them ---------------------------------------------------------------------------
+# -- metrics, logs and traces ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

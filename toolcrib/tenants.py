@@ -37,18 +37,18 @@ from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.tool_index import tool_copier
 
 REVISION_TABLE = "revisions"
-"""Table with the revision of each namespace, which every write changes, so that other processes
-notice it; in the records database of a server, which orders writes."""
+"""Table of each namespace's revision, in the records database of a server. Every write changes the
+revision, by which other processes notice the write."""
 
 MAX_OPEN_CRIBS = 512
-"""Cribs kept open; another crib opens in milliseconds."""
+"""Cribs kept open; a closed crib opens again in milliseconds."""
 
 STALE_AFTER_S = 1.0
-"""Longest time after which a process sees another process's write."""
+"""Longest time until a process sees another process's write."""
 
 
 def _revise(records_db: RecordsDb, namespace: str) -> str:
-    """Give a namespace another revision after a write, and return it."""
+    """Write a new revision of a namespace, and return the revision."""
     revision = uuid.uuid4().hex
     records_db.put(REVISION_TABLE, DbRow(namespace, time.time(), {"revision": revision}))
     return revision
@@ -118,7 +118,7 @@ class Tenants:
             if stale:
                 opened.checked_at = time.monotonic()
         if stale:
-            self._catch_up(name, opened)
+            self._refresh_stale(name, opened)
         return opened.crib
 
     def log(self, name: str = DEFAULT_NAMESPACE) -> DatabaseLog:
@@ -207,7 +207,7 @@ class Tenants:
         row = None if self.is_alone else self.records_db.get(REVISION_TABLE, name)
         return row.body["revision"] if row else None
 
-    def _catch_up(self, name: str, opened: _OpenCrib) -> None:
+    def _refresh_stale(self, name: str, opened: _OpenCrib) -> None:
         """Refresh after another process's write; an index by other models is refused."""
         revision = self._revision(name)
         if revision == opened.revision:
@@ -215,7 +215,7 @@ class Tenants:
         try:
             opened.crib.refresh()
         except StoreError:
-            # No answers come from it until a refresh succeeds.
+            # Checked again at the next request: a stale crib must not answer.
             opened.checked_at = float("-inf")
             raise
         opened.revision = revision
@@ -298,7 +298,7 @@ class _SharedStores:
         ]
         for lazy, form, copier in parts:
             if lazy.exists:
-                store, copy = lazy.open(), _copy_of_each(copier)
+                store, copy = lazy.open(), _namespace_copier(copier)
                 with store.renew(form, copy) as beside:
                     copy(store, beside)
 
@@ -308,7 +308,7 @@ class _SharedStores:
         self._passages.close()
 
     def _existing(self) -> list[LazyStore]:
-        """Stores that exist already; looking must not create them."""
+        """Stores that exist already; opening the others would create them."""
         return [store for store in (self._tools, self._passages) if store.exists]
 
     def _has_passages(self, name: str) -> bool:
@@ -325,7 +325,7 @@ def _count(lazy: LazyStore) -> int:
     return sum(NamespacedStore(store, name).count() for name in namespaces_of(store))
 
 
-def _copy_of_each(copier: Callable[[], Copier[Any]]) -> Carry:
+def _namespace_copier(copier: Callable[[], Copier[Any]]) -> Carry:
     """Copy of every namespace, each by a copier of its own."""
     copiers = defaultdict[str, Copier[Any]](copier)
 

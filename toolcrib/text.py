@@ -1,4 +1,4 @@
-"""Text: words, identifiers, index terms and the likeness of texts."""
+"""Text: words, identifiers, index terms and the jaccard of texts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TOKENS_VERSION = 2
 """Version of the terms of `tokenise`: an index of another version is refused."""
 
 MAX_CACHED_CHARS = 100
-"""Longer words are not cached: an encoded file is one, too."""
+"""Longer words are not cached: an encoded file is one word."""
 
 MAX_CACHED_TEXT_CHARS = 2_500
-"""Longer texts are cut anew each time."""
+"""Longer texts are not cached."""
 
 MAX_TERM_CHARS = 64
-"""Longer terms are cut: an encoded file in a description is no word, and terms are cached."""
+"""Longer terms are cut: terms are cached, and an encoded file in a description is one term."""
 
 LETTERS = re.compile(r"[^\W\d_]+")
 """A run of letters of any script."""
@@ -96,8 +96,8 @@ def name_words(name: str) -> frozenset[str]:
     return frozenset(word.lower() for word in split_identifier(name))
 
 
-def squeeze(name: str) -> str:
-    """Reduce a name to its letters and digits: `create-Issue` and `create issue` are equal."""
+def name_key(name: str) -> str:
+    """Key by which names are equal: letters and digits of `create-Issue` and `create issue`."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
@@ -127,7 +127,7 @@ def _parts(run: str) -> list[str]:
 
 
 def _case_pieces(run: str) -> list[str]:
-    """Pieces as of `_ASCII_PARTS`, for letters that a regular expression knows no case of."""
+    """Pieces as by `_ASCII_PARTS`, for letters whose case `re` cannot test."""
     pieces = [run[0]]
     for before, letter in itertools.pairwise(run):
         new_word = letter.isupper() and not before.isupper()
@@ -150,21 +150,21 @@ def tokenise(text: str, language: str = "english") -> list[str]:
     lone surrogates and control characters too, and no term is ever empty.
     """
     runs = _letter_runs(unicodedata.normalize("NFKC", text))
-    words = [word for run in runs for word in _cut_words(run)]
+    words = [word for run in runs for word in _cut_run(run)]
     kept = [word for word in words if word not in STOPWORDS] or words
     return [_stem(word, language) for word in kept]
 
 
-# Most runs of letters come again and again, and cutting one costs ten times a look here.
+# Most runs of letters recur, and cutting a run costs ten cache look-ups.
 @cached_texts(200_000, MAX_TERM_CHARS)
-def _cut_words(run: str) -> tuple[str, ...]:
+def _cut_run(run: str) -> tuple[str, ...]:
     return tuple(word[:MAX_TERM_CHARS] for word in _cut(run))
 
 
 def _cut(run: str) -> Iterable[str]:
     parts = _parts(run)
     for part in parts:
-        # With its one group, `split` puts what is spaceless at the odd places.
+        # `split` by a pattern with one group puts the matches at odd indexes.
         for place, stretch in enumerate(SPACELESS.split(_fold(part))):
             if place % 2:
                 yield from stretch
@@ -180,7 +180,7 @@ def _fold(word: str) -> str:
     lowered = word.casefold()
     if lowered.isascii():
         return lowered
-    # Elsewhere (Devanagari, Thai) marks tell words apart.
+    # Marks of other scripts (Devanagari, Thai) distinguish words, and stay.
     return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", lowered)))
 
 
@@ -203,30 +203,30 @@ def _stem(word: str, language: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextWords:
-    """A text's words and marks in lower case, with their places and the space before each.
+    """Words and punctuation marks of a text in lower case, with their places (`spans`).
 
-    `glued` has each of them with a space in front where white space stands there, so that
-    `next.js` is not found in `what comes next. JS is`. `capitals` marks those with a capital first.
+    `bare` has them alone; `spaced` with a space in front where the text has white space, so that
+    `next.js` is not found in `what comes next. JS is`. `capitalised`: with a capital first.
     """
 
     bare: list[str]
-    glued: list[str]
+    spaced: list[str]
     spans: list[tuple[int, int]]
-    capitals: list[bool]
+    capitalised: list[bool]
     _folded: dict[Callable[[str], str], tuple[list[str], list[str]]] = field(
         default_factory=dict[Callable[[str], str], tuple[list[str], list[str]]], repr=False
     )
 
     def folded_words(self, fold: Callable[[str], str]) -> tuple[list[str], list[str]]:
-        """`bare` and `glued` with each word folded, once for all lists of phrases."""
+        """`bare` and `spaced` with each word folded, once for all lists of phrases."""
         known = self._folded.get(fold)
         if known is None:
             bare = [fold(word) for word in self.bare]
-            glued = [
+            spaced = [
                 f" {word}" if given[0] == " " else word
-                for word, given in zip(bare, self.glued, strict=True)
+                for word, given in zip(bare, self.spaced, strict=True)
             ]
-            known = self._folded[fold] = bare, glued
+            known = self._folded[fold] = bare, spaced
         return known
 
 
@@ -237,16 +237,16 @@ def split_words(text: str) -> TextWords:
     spans = [found.span() for found in _WORD_OR_MARK.finditer(text)]
     bare = [text[start:end].lower().replace("’", "'") for start, end in spans]
     ends = [-1, *(end for _, end in spans)]
-    glued = [
+    spaced = [
         word if start == before else f" {word}"
         for word, (start, _), before in zip(bare, spans, ends, strict=False)
     ]
-    return TextWords(bare, glued, spans, [text[start].isupper() for start, _ in spans])
+    return TextWords(bare, spaced, spans, [text[start].isupper() for start, _ in spans])
 
 
 @cached_texts(65_536, MAX_CACHED_CHARS)
 def singular(word: str) -> str:
-    """The word without a plural's ending: crude, yet the same for a phrase and for a text."""
+    """Word without a plural's ending; crude, but the same rule applies to phrases and texts."""
     if len(word) < 4 or not word.endswith("s"):  # noqa: PLR2004 - `is`, `bus` are no plurals
         return word
     if word.endswith("ies"):
@@ -256,7 +256,7 @@ def singular(word: str) -> str:
     return _PLURAL_S.sub("", word)
 
 
-def likeness(one: AbstractSet[str], two: AbstractSet[str]) -> float:
+def jaccard(one: AbstractSet[str], two: AbstractSet[str]) -> float:
     """Jaccard index of two sets of words, in [0, 1]; 1 where both are empty."""
     return len(one & two) / len(one | two) if one or two else 1.0
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest, require_text
-from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
+from toolcrib.fingerprint import calibration_fingerprint, mismatch_message, tool_fingerprint
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.records import FindResult, Scope, ToolLinks, ToolSpec
 from toolcrib.records.answers import FilterEffect
@@ -53,7 +53,7 @@ _MAX_COMPARED_IDS = 20_000
 
 
 class ToolIndex:
-    """Tools of a store: index tools, find the best for a query. Safe for several threads.
+    """Tools of a store, indexed and found by queries. Safe for several threads.
 
     `version` grows with every change of the tools, of the calibration or of learned examples; a
     change of the latter two also renews the `retriever`.
@@ -108,7 +108,7 @@ class ToolIndex:
         held = [e for _, e in read if isinstance(e, ToolSpec) and e.id not in passed]
         try:
             with self._writing:
-                self._sign()
+                self._write_fingerprint()
                 sync = ToolSync(self.store, self.dense, self._lexical, self.settings.fields)
                 report = sync.run(
                     found,
@@ -171,15 +171,15 @@ class ToolIndex:
         raise UnknownToolError(tool_id, nearest(tool_id, (r.payload["id"] for r in compared)))
 
     def get_by_name(self, name: str, *, scope: Scope | None = None) -> ToolSpec:
-        """Specification of the only tool in reach that a name means, as `by_name`.
+        """As `by_name`, with an error in place of None.
 
         Raises:
-            UnknownToolError: the name means no tool, or several.
+            UnknownToolError: no tool, or several tools, have the name.
         """
         return self.by_name(name, scope=scope) or self.get(name, scope=scope)
 
     def by_name(self, name: str, *, scope: Scope | None = None) -> ToolSpec | None:
-        """Specification of the only tool in reach that a name means, in any of its spellings."""
+        """Specification of the only tool in scope with a name, in any of the name's spellings."""
         found = only_tools((name,), lambda where: self.scroll(scope=scope, where=where))
         return found.get(name)
 
@@ -219,7 +219,7 @@ class ToolIndex:
         return tuple(ToolReadiness.of(tool_id, reason(tool_id)) for tool_id in wanted)
 
     def links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
-        """Links between a tool and other tools in reach, as `Crib.tool_links`."""
+        """Links between a tool and other tools in scope, as `Crib.tool_links`."""
         self.get(tool_id, scope=scope)
         return links_of(self.store, tool_id, from_scope(scope), self._learned_from_use.goes_with)
 
@@ -230,7 +230,7 @@ class ToolIndex:
         where: Filter | None = None,
         after: str | None = None,
     ) -> Iterator[ToolSpec]:
-        """All tools in reach, disabled tools too, as `Crib.list_tools`."""
+        """All tools in scope, disabled tools too, as `Crib.list_tools`."""
         if where is not None:
             validate(where)
         first = None if after is None else point_id(after)
@@ -250,7 +250,7 @@ class ToolIndex:
             yield f"gate.fallback: {error}"
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
-        """Number of tools in reach by server, category, tag and sensitivity."""
+        """Number of tools in scope by server, category, tag and sensitivity."""
         records = self.store.scroll(from_scope(scope), FACET_FIELDS)
         return count_facets(record.payload for record in records)
 
@@ -291,7 +291,7 @@ class ToolIndex:
         self._renew_retriever()
 
     def use_learned(self, known: UseData) -> None:
-        """Re-order answers by what use taught, in place of what it taught before."""
+        """Re-order answers by these learned examples, in place of earlier ones."""
         if known != NO_LEARNED_DATA or self._learned_from_use != NO_LEARNED_DATA:
             self._learned_from_use = known
             self._renew_retriever()
@@ -338,7 +338,7 @@ class ToolIndex:
                 copy(self.store, beside)
             self._heads.forget()
         self.check()
-        self._sign()
+        self._write_fingerprint()
 
     def check(self) -> None:
         """Check the fingerprint of the index; an index without a fingerprint passes.
@@ -348,7 +348,7 @@ class ToolIndex:
         """
         found = self.store.read_meta().get("identity", self._fingerprint)
         if found != self._fingerprint:
-            raise IndexMismatchError(difference(found, self._fingerprint))
+            raise IndexMismatchError(mismatch_message(found, self._fingerprint))
 
     def refresh(self) -> None:
         """Read fingerprint, examples and calibration again after another process's write."""
@@ -360,7 +360,7 @@ class ToolIndex:
         """Close the store; a second call does nothing."""
         self.store.close()
 
-    def _sign(self) -> None:
+    def _write_fingerprint(self) -> None:
         """Write the fingerprint into a new index."""
         if not self._is_signed:
             if "identity" not in self.store.read_meta():

@@ -1,4 +1,4 @@
-"""Turn router: decides turns over a tool index and a knowledge base; logs decisions, outcomes."""
+"""Turn router: decides turns over a tool index and a knowledge base; logs and learns."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _WARM_UP_TEXT = (
     "What does our guide say about refunds? Please send the report of last May to ada@example.com, "
     "or call +49 30 901820, and delete invoice 4711 at https://example.com/a by tomorrow."
 )
-"""Text in which every detector finds something."""
+"""Text with a match for every detector."""
 
 
 class TurnRouter:
@@ -130,8 +130,8 @@ class TurnRouter:
         from toolcrib.router.budget import Costs
         from toolcrib.router.settings import Limits
 
-        # Loading must not count as a stage's cost, hence costs of its own; the second time is what
-        # is expected of the next turns. A ceiling below the text's level keeps models out of it.
+        # The first run loads models, so its costs are dropped; the second run gives the costs
+        # expected of later turns. A ceiling below the text's level keeps language models out.
         router = self._router()
         self._is_warm = True
         apart = {"limits": Limits(), "agents": None, "reader": None, "conversation": None}
@@ -201,7 +201,7 @@ class TurnRouter:
         return made
 
     def assign(self, decision_id: str, by: str | None) -> None:
-        """Assign a decision that outcomes may teach by to the key of its caller."""
+        """Assign a decision that waits for outcomes to its caller's key."""
         if self.learner is not None and by:
             self.learner.assign(decision_id, by)
 
@@ -209,19 +209,19 @@ class TurnRouter:
         """Let outcomes teach the choices of turns from now on."""
         self.learner = learner
         # The router is made anew after a change of tools or collections.
-        self.let_learn(ROUTE, lambda text, scope: self._router().rank_routes(text, scope))
-        self.let_learn(
+        self.register_choice(ROUTE, lambda text, scope: self._router().rank_routes(text, scope))
+        self.register_choice(
             COLLECTIONS, lambda text, scope: self._router().rank_collections(text, scope)
         )
-        self.let_learn(AGENTS, self._rank_agents)
+        self.register_choice(AGENTS, self._rank_agents)
 
-    def let_learn(self, choice: str, rank: Learnable) -> None:
+    def register_choice(self, choice: str, rank: Learnable) -> None:
         """Let outcomes teach a choice, if learning is on."""
         if self.learner is not None:
             self.learner.learnable[choice] = rank
 
     def is_pending(self, decision_id: str, by: str | None = None) -> bool:
-        """True for a decision that outcomes may teach by; of the caller `by`, if one is named."""
+        """True for a decision that waits for outcomes; of the caller `by`, if one is named."""
         return self.learner is not None and self.learner.is_pending(decision_id, by)
 
     @property
@@ -278,15 +278,17 @@ class TurnRouter:
     def _turn_guidance(self, turn: Turn, given: Sequence[str] = ()) -> TurnGuidance:
         from toolcrib.guidance.turns import guide_turn
 
-        return guide_turn(turn, self._other_tools, given=given)
+        return guide_turn(turn, self._tool_and_alternates, given=given)
 
-    def _other_tools(self, name: str, turn: Turn) -> tuple[ToolSpec, Sequence[ToolHit]] | None:
-        """The only tool in reach that a name means, and its alternates."""
+    def _tool_and_alternates(
+        self, name: str, turn: Turn
+    ) -> tuple[ToolSpec, Sequence[ToolHit]] | None:
+        """The only tool in scope with a name, and its alternates."""
         tool = self._tools.by_name(name, scope=turn.reach)
         return tool and (tool, self.alternates(tool.id, turn))
 
-    def _id_of(self, name: str) -> str:
-        """Id of the tool that a name means; a name that means none, or several, stays."""
+    def _tool_id(self, name: str) -> str:
+        """Id of the only tool with a name; the name itself if no tool or several have it."""
         with suppress(StoreError):
             if tool := self._tools.by_name(name):
                 return tool.id
@@ -298,14 +300,14 @@ class TurnRouter:
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
-        """Keep and log a call's outcome; raises if a log of failures cannot be written."""
+        """Keep and log a call's outcome; raises if a failure cannot be written to the log."""
         if outcome not in (known := get_args(Outcome)):
             raise QueryError(f"outcome is {outcome!r}; it must be one of {', '.join(known)}")
         require_text(tool, "tool")
         require_type(took_ms, float | int | None, "took_ms", "a number of milliseconds")
         if took_ms is not None and not took_ms >= 0:
             raise QueryError(f"took_ms is {took_ms}; no call takes less than 0 milliseconds")
-        tool = self._id_of(tool)
+        tool = self._tool_id(tool)
         self._failures.report(decision_id, tool, outcome)
         if outcome == "success" and (learner := self.collector) is not None:
             _attempt(lambda: learner.record_success(decision_id, tool), UNLEARNED_WARNING)
@@ -322,14 +324,14 @@ class TurnRouter:
         learner = self.collector
         if self._log is None and learner is None:
             raise SettingsError(
-                "feedback is kept in the log of decisions, and there is none: set telemetry.path"
+                "feedback needs a decision log, and there is none: set telemetry.path"
             )
         try:
             feedback = Feedback.model_validate(given)
         except ValidationError as error:
             raise FeedbackError(in_words(error, "")) from error
         if feedback.tools:
-            ids = tuple(map(self._id_of, feedback.tools))
+            ids = tuple(map(self._tool_id, feedback.tools))
             feedback = feedback.model_copy(update={"tools": ids})
         logged = self._log is not None and self._log.find(decision_id) is not None
         if not logged and not self.is_pending(decision_id):
@@ -342,7 +344,7 @@ class TurnRouter:
             _attempt(lambda: learner.record_right(decision_id, right), UNLEARNED_WARNING)
 
     def _failed_tools(self, decision_id: str) -> tuple[str, ...]:
-        """Tools that failed for a decision, those reported to other processes too."""
+        """Tools that failed for a decision, also as reported to other processes."""
         failed = self._failures.of(decision_id)
         if isinstance(self._log, FailureLog):
             failed += self._log.failed_tools(decision_id)
@@ -380,7 +382,7 @@ class TurnRouter:
     def require_learner(self) -> UsageLearner:
         """Learner of this crib."""
         if self.learner is None:
-            raise LearningOffError("nothing is learned here: learning.enabled is off")
+            raise LearningOffError("learning is off: set learning.enabled")
         return self.learner
 
     def close(self) -> None:
@@ -395,7 +397,7 @@ class TurnRouter:
     def _router(self) -> Router:
         """Router over the current tools and collections."""
         with self._making:
-            # Read first, so that a change during the making of the router is seen next time.
+            # Read first, so that a change while the router is made is seen next time.
             version = self._tools.version, self._knowledge and self._knowledge.version
             if self._versioned_router is None or self._versioned_router[0] != version:
                 self._versioned_router = version, replace(self._make_router(), version=version)
@@ -457,7 +459,7 @@ class TurnRouter:
         )
 
     def _model(self) -> ContextModel | None:
-        """Context model, made once, and again when another process stored another model."""
+        """Context model, made once, and again after another process stored a new model."""
         from toolcrib.router.context.model import make_context_model
 
         kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
@@ -469,7 +471,7 @@ class TurnRouter:
 
 
 def _attempt(work: Callable[[], object], failure: str) -> None:
-    """Log or learn; a store that fails costs the record, never the answer."""
+    """Log or learn; a failing store loses the record, and the answer still goes out."""
     try:
         work()
     except StoreError:
@@ -477,7 +479,7 @@ def _attempt(work: Callable[[], object], failure: str) -> None:
 
 
 def _session(turn: Turn) -> str | None:
-    """Session that a turn is of, by its metadata or its thread."""
+    """Session of a turn, by its metadata or its thread."""
     session = turn.metadata.get("session", turn.thread_id)
     return None if session is None else str(session)
 

@@ -135,7 +135,7 @@ def test_a_service_is_given_the_time_that_it_asks_for(faulty, ask, pauses):
     ]
     ask(faulty.url, "facets")
     asked_for, *usual = pauses
-    assert 0.05 <= asked_for <= 0.05 * (1 + transport.WAIT_SPREAD)
+    assert 0.05 <= asked_for <= 0.05 * (1 + transport.WAIT_JITTER)
     assert [0.1 <= wait <= 2.0 for wait in usual] == [True, True]
 
 

@@ -37,7 +37,7 @@ def test_a_dead_store_is_said_and_noticed_when_it_comes_back(browse):
         store.misbehave = [CLOSE] * 10_000
         page.get_by_role("link", name="Collections").click()
         page.get_by_role("link", name="Registry").click()
-        expect(page.locator(".trouble-title")).to_have_text("The store is away")
+        expect(page.locator(".trouble-title")).to_have_text("The store is down")
         expect(page.locator(".pulse.bad")).to_have_text("not ready")
         store.misbehave = []
         page.clock.fast_forward(5_000)
@@ -49,7 +49,7 @@ def test_a_store_that_is_dead_from_the_start_is_no_question_of_keys(browse):
     with running() as store, serving(store.url, **DETERMINISTIC) as service:
         store.misbehave = [CLOSE] * 10_000
         page = browse("#/registry", at=service, clock=True)
-        expect(page.locator(".trouble-title")).to_have_text("The store is away")
+        expect(page.locator(".trouble-title")).to_have_text("The store is down")
         expect(page.get_by_label("API key")).to_have_count(0)
         store.misbehave = []
         page.clock.fast_forward(5_000)

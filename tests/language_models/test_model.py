@@ -306,7 +306,7 @@ def test_who_is_late_after_failures_is_late_and_says_what_failed():
         raise ChatFailure("it answered with status 500", passing=True)
 
     model = LanguageModel(Double(complete))
-    model.retries = Retries(2, first_s=60, longest_s=60, spread_s=0)
+    model.retries = Retries(2, first_pause_s=60, max_pause_s=60, jitter_s=0)
     with pytest.raises(LanguageModelLateError, match="status 500"):
         ask(model, timeout_s=0.2)
 

@@ -224,7 +224,7 @@ connection that is just closing."""
 MAX_WAIT_S = 10.0
 """Longest requested wait before a retry; a longer one is raised as an error."""
 
-WAIT_SPREAD = 0.2
+WAIT_JITTER = 0.2
 """Share by which a requested wait is lengthened at random, so that clients spread."""
 
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -282,7 +282,7 @@ class Transport:
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         self._httpx = import_extra("httpx2", CLIENT_FEATURE, CLIENT_EXTRA)
-        self._retries = Retries(attempts, first_s=0.1, longest_s=2.0, spread_s=0.2)
+        self._retries = Retries(attempts, first_pause_s=0.1, max_pause_s=2.0, jitter_s=0.2)
         self._lock = threading.Lock()
         self._pool: Any = None
         self._closed = False
@@ -478,7 +478,7 @@ def _wait(failure: Exception, *, repeatable: bool) -> bool | float:
         return True
     if failure.after_s > MAX_WAIT_S:
         return False
-    return failure.after_s * random.uniform(1, 1 + WAIT_SPREAD)  # noqa: S311 -- it is no secret
+    return failure.after_s * random.uniform(1, 1 + WAIT_JITTER)  # noqa: S311 -- it is no secret
 
 
 def _check_url(url: str) -> str:

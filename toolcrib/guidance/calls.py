@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, is_empty, text_of
-from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
+from toolcrib.text import LETTERS_OR_DIGITS, jaccard, name_words, tokenise
 
 MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
 """Limits of a stored call: characters of a name, number of parameters, characters of a value."""
@@ -192,15 +192,15 @@ def repeats(call: ToolCall, other: ToolCall) -> bool:
         return False
     if call.request != other.request:
         is_other = call.names - other.names and other.names - call.names
-        is_near = likeness(call.words, other.words) >= MIN_REQUEST_LIKENESS
+        is_near = jaccard(call.words, other.words) >= MIN_REQUEST_LIKENESS
         if is_other or not is_near or is_acknowledgement(call.message):
             return False
-    return likeness(call.answer, other.answer) >= MIN_ANSWER_LIKENESS
+    return jaccard(call.answer, other.answer) >= MIN_ANSWER_LIKENESS
 
 
 def fails_alike(call: ToolCall, other: ToolCall) -> bool:
     """True if two failed calls have nearly the same error."""
-    return likeness(call.error, other.error) >= MIN_ERROR_LIKENESS
+    return jaccard(call.error, other.error) >= MIN_ERROR_LIKENESS
 
 
 def _words(text: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.store.payload import LinkFacts, head_word
-from toolcrib.text import split_identifier, squeeze, tokenise
+from toolcrib.text import name_key, split_identifier, tokenise
 
 MAX_LINK_NAMES = 20
 """Most names of other tools, and most needs, that are kept of one tool."""
@@ -304,8 +304,8 @@ def _successors(spec: ToolSpec) -> list[str]:
     for found_name in _SUCCESSOR.finditer(text):
         words = (found_name["quoted"] or found_name["words"]).split()
         runs = [" ".join(words[:end]) for end in range(len(words), 0, -1)]
-        found |= dict.fromkeys(squeeze(run) for run in runs)
-    return [name for name in found if name and name != squeeze(spec.name)][:MAX_LINK_NAMES]
+        found |= dict.fromkeys(name_key(run) for run in runs)
+    return [name for name in found if name and name != name_key(spec.name)][:MAX_LINK_NAMES]
 
 
 # -- the payload -----------------------------------------------------------------------------------

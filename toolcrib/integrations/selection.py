@@ -26,7 +26,7 @@ from toolcrib.retrieval.options import MAX_NEEDS
 from toolcrib.router.tools import settings_filter
 from toolcrib.store.filters import Filter, all_of
 from toolcrib.store.payload import has_key, name_keys, named_tools
-from toolcrib.text import squeeze
+from toolcrib.text import name_key
 
 logger = logging.getLogger(__name__)
 
@@ -384,12 +384,12 @@ class AgentTools:
     def _own(self, shown: ShownTools) -> Filter | None:
         """Filter of the agent's own tools within the limits of the settings."""
         names = (*shown["names"], *shown["hidden"])
-        return all_of(has_key(map(squeeze, names)), _limits(self.crib))
+        return all_of(has_key(map(name_key, names)), _limits(self.crib))
 
     def _by_own_names(self, shown: ShownTools, specs: Sequence[ToolSpec]) -> dict[str, ToolSpec]:
         """Found tools by the agent's names, in their order."""
         keys = {key for spec in specs for key in name_keys(spec)}
-        names = [name for name in (*shown["names"], *shown["hidden"]) if squeeze(name) in keys]
+        names = [name for name in (*shown["names"], *shown["hidden"]) if name_key(name) in keys]
         known = known_tools(self.crib, names)
         named = {spec.id: name for name, of in reversed(known.items()) for spec in of}
         found: dict[str, ToolSpec] = {}

@@ -124,7 +124,7 @@ class LanguageModel:
 
     def __post_init__(self) -> None:
         self._free: tuple[int, asyncio.Semaphore] | None = None
-        self.retries = Retries(self.attempts, first_s=0.1, longest_s=8.0, spread_s=0.1)
+        self.retries = Retries(self.attempts, first_pause_s=0.1, max_pause_s=8.0, jitter_s=0.1)
         self._mode: Mode = self.chat.modes[0]
         self.close = weakref.finalize(self, _close, self.chat)
         """Closes connections; also called when the model is collected as garbage."""
@@ -331,7 +331,7 @@ class _Call:
             if not messages or words not in messages[-1].content:
                 messages = (*messages, Message(role="user", content=words))
 
-        def may_pass(error: Exception) -> bool | float:
+        def decide(error: Exception) -> bool | float:
             if not isinstance(error, ChatFailure) or not error.passing:
                 return False
             self.failed_by = error.reason
@@ -341,7 +341,7 @@ class _Call:
             return error.retry_after_s if error.retry_after_s < left else False
 
         return await self.model.retries.call_async(
-            lambda: self._request(messages, schema, mode), may_pass
+            lambda: self._request(messages, schema, mode), decide
         )
 
     async def _request(

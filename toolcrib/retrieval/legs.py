@@ -22,7 +22,7 @@ from toolcrib.records.codec import FrozenModel
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import LegQuery, ListRequest, Record, ScoredPoint, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
-from toolcrib.text import squeeze
+from toolcrib.text import name_key
 
 MIN_LEG_CANDIDATES = 20
 """Minimum depth of a leg, which is otherwise twice `k`; 50 or 100 do not change the first ten."""
@@ -99,9 +99,9 @@ def name_keys(text: str) -> set[str]:
     found = _IDENTIFIER.findall(text[:MAX_NAME_QUERY_CHARS])
     keys = {key for name in found for key in _spellings(name.casefold())}
     if text.startswith(SELECT_PREFIX):
-        keys.update(map(squeeze, text[len(SELECT_PREFIX) : MAX_NAME_QUERY_CHARS].split(",")))
+        keys.update(map(name_key, text[len(SELECT_PREFIX) : MAX_NAME_QUERY_CHARS].split(",")))
     if len(text) <= MAX_NAME_QUERY_CHARS and len(text.split()) <= MAX_NAME_QUERY_WORDS:
-        keys.add(squeeze(text))
+        keys.add(name_key(text))
     return keys - {""}
 
 
@@ -110,7 +110,7 @@ def _spellings(name: str) -> Iterator[str]:
     name = name.removeprefix(SELECT_PREFIX)
     yield name
     if name.startswith(MCP_PREFIX):
-        yield squeeze(name.removeprefix(MCP_PREFIX))
+        yield name_key(name.removeprefix(MCP_PREFIX))
     for mark in ("__", "."):
         server, found, tool = name.partition(mark)
         if found:

@@ -15,7 +15,7 @@ from toolcrib.retrieval.options import SearchOptions
 from toolcrib.router.settings import DEFAULT_LIKENESS
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
-from toolcrib.text import split_identifier, squeeze
+from toolcrib.text import name_key, split_identifier
 
 MAX_CANDIDATE_TOOLS = 20
 """Candidates of each search: they include an equivalent tool, if there is one, in 97 % of
@@ -162,9 +162,9 @@ def schema_fit(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
     Both are JSON Schemas of an object. Names are compared by their letters and digits; a parameter
     of another type counts half.
     """
-    own = {squeeze(name): schema for name, schema in object_of(wanted.get("properties")).items()}
-    there = {squeeze(name): schema for name, schema in object_of(had.get("properties")).items()}
-    keys = {squeeze(name) for name in list_of(wanted.get("required")) if isinstance(name, str)}
+    own = {name_key(name): schema for name, schema in object_of(wanted.get("properties")).items()}
+    there = {name_key(name): schema for name, schema in object_of(had.get("properties")).items()}
+    keys = {name_key(name) for name in list_of(wanted.get("required")) if isinstance(name, str)}
     if not keys:
         return 1.0
     return sum(_fit(there[key], own.get(key)) for key in keys & there.keys()) / len(keys)

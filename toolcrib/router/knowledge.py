@@ -27,7 +27,7 @@ from toolcrib.router.collections import CollectionIndex
 from toolcrib.router.route import Reason
 from toolcrib.router.settings import KnowledgeSettings
 from toolcrib.store.filters import AnyOf
-from toolcrib.text import likeness
+from toolcrib.text import jaccard
 
 MAX_SHARE_PASSAGES = 30
 SHARE_BM25_SCALE = 15.0
@@ -95,7 +95,7 @@ def likelier_first(
             if (
                 own > likely[other.passage.collection]
                 and other.score - each.score <= TIE_SCORE_DIFFERENCE
-                and likeness(_words_of(each), _words_of(other)) >= LIKE_WORD_SHARE
+                and jaccard(_words_of(each), _words_of(other)) >= LIKE_WORD_SHARE
             ):
                 place = index
                 break
@@ -131,7 +131,7 @@ def select_passages(
         if kept and cost > left:
             continue
         own = _words_of(each)
-        if any(likeness(own, other) >= VERSION_WORD_SHARE for other in words):
+        if any(jaccard(own, other) >= VERSION_WORD_SHARE for other in words):
             continue
         kept.append(each)
         words.append(own)

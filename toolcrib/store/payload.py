@@ -16,7 +16,7 @@ from toolcrib.records.codec import adapter, as_json
 from toolcrib.records.definitions import provider_name
 from toolcrib.store.base import pages
 from toolcrib.store.filters import MAX_LIST_VALUES, YIELDS_FIELD, AnyOf, Filter, Or
-from toolcrib.text import squeeze
+from toolcrib.text import name_key
 
 if TYPE_CHECKING:
     from toolcrib.records import Facets
@@ -70,7 +70,7 @@ def read_tool(payload: Mapping[str, Any]) -> ToolSpec:
 def name_keys(tool: ToolSpec) -> list[str]:
     """Keys of a tool: its id and its name, and the letters of both and of providers' name."""
     whole = {tool.name.casefold(), tool.id.casefold()}
-    return sorted(whole | set(map(squeeze, (tool.name, tool.id, provider_name(tool)))))
+    return sorted(whole | set(map(name_key, (tool.name, tool.id, provider_name(tool)))))
 
 
 def has_key(keys: Iterable[str]) -> Filter | None:
@@ -89,7 +89,7 @@ def named_tools(
     of this own name. Else the tools whose id or names have the same letters and digits:
     `mail/send`, `mail__send`, `mail_send` and `send` all mean the tool `send` of the server `mail`.
     """
-    keys = {name: squeeze(name) for name in names}
+    keys = {name: name_key(name) for name in names}
     where = has_key(keys.values())
     found: dict[str, list[ToolSpec]] = {}
     for tool in list_tools(where) if where else ():

@@ -49,7 +49,7 @@ points outside its scope."""
 MAX_BATCH_BYTES = 4 * 2**20
 """A server refuses bodies above 32 MB by default, and proxies before it often above 8."""
 
-RETRIES = Retries(attempts=3, first_s=0.2, longest_s=5.0, spread_s=0.2)
+RETRIES = Retries(attempts=3, first_pause_s=0.2, max_pause_s=5.0, jitter_s=0.2)
 
 _BUSY_STATUSES = frozenset({408, 429, 502, 503, 504})
 
@@ -384,6 +384,6 @@ def _retry_after(failure: Exception) -> bool | float:
         case UnexpectedResponse():
             return _passes(failure)
         case ResourceExhaustedResponse(retry_after_s=seconds):
-            return min(max(seconds, RETRIES.first_s), RETRIES.longest_s)
+            return min(max(seconds, RETRIES.first_pause_s), RETRIES.max_pause_s)
         case _:
             return False

@@ -78,13 +78,13 @@ class PhraseIndex:
         """Phrases of a text from left to right, without overlaps, the longest first."""
         found: list[Match] = []
         free = 0
-        bare, glued = words.folded_words(self._fold)
+        bare, spaced = words.folded_words(self._fold)
         for at, word in enumerate(bare):
             if word not in self._lengths:
                 if self._spaceless and not word.isascii() and CJK_LETTER.search(word):
                     found += self._within(word, at)
                 continue
-            match = self._longest(bare, glued, at) if at >= free else None
+            match = self._longest(bare, spaced, at) if at >= free else None
             if match is not None:
                 found.append(match)
                 free = match.last
@@ -99,20 +99,20 @@ class PhraseIndex:
 
     def at(self, words: TextWords, first: int) -> Match | None:
         """Longest phrase that begins with this word; None without one."""
-        bare, glued = words.folded_words(self._fold)
-        return self._longest(bare, glued, first) if bare[first] in self._lengths else None
+        bare, spaced = words.folded_words(self._fold)
+        return self._longest(bare, spaced, first) if bare[first] in self._lengths else None
 
-    def _longest(self, bare: list[str], glued: list[str], first: int) -> Match | None:
+    def _longest(self, bare: list[str], spaced: list[str], first: int) -> Match | None:
         for length in self._lengths[bare[first]]:
             last = first + length
             if last <= len(bare):
-                key = _key(bare, glued, first, last)
+                key = _key(bare, spaced, first, last)
                 labels = self._labels.get(key)
                 if labels is not None:
                     return Match(key, labels, first, last)
         return None
 
 
-def _key(bare: list[str], glued: list[str], first: int, last: int) -> str:
+def _key(bare: list[str], spaced: list[str], first: int, last: int) -> str:
     """Phrase of the words from `first` up to but not including `last`."""
-    return bare[first] + "".join(glued[first + 1 : last])
+    return bare[first] + "".join(spaced[first + 1 : last])

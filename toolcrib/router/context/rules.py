@@ -234,7 +234,7 @@ def _is_question(words: TextWords, places: Sequence[int], indexes: CueIndexes) -
 
 def _word_weight(words: TextWords, at: int) -> int:
     """Number of words that one word counts for; a name in a sentence counts for none."""
-    called = words.capitals[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
+    called = words.capitalised[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
     return 0 if called else spoken_words(words.bare[at])
 
 
@@ -257,8 +257,8 @@ def _quoted_places(words: TextWords) -> set[int]:
     for at, word in enumerate(words.bare):
         if word not in _QUOTES:
             continue
-        after = words.glued[at + 1][0] if at + 1 < len(words.bare) else " "
-        if opened is None and (at == 0 or words.glued[at][0] == " " or word in _OPENING_QUOTES):
+        after = words.spaced[at + 1][0] if at + 1 < len(words.bare) else " "
+        if opened is None and (at == 0 or words.spaced[at][0] == " " or word in _OPENING_QUOTES):
             opened = at
         elif opened is not None and not after.isalnum():
             quoted.update(range(opened + 1, at))
