@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib import build
 from toolcrib.access import activity
-from toolcrib.access.activity import ActivityLog, ActivityReader, shown_arguments
+from toolcrib.access.activity import ActivityLog, ActivityReader, redacted_arguments
 from toolcrib.records.log import GatewayCall, GatewayServer
 from toolcrib.settings import Settings
 
@@ -84,11 +84,11 @@ def test_of_two_gateways_the_last_state_counts(db):
     ],
 )
 def test_arguments_are_shown_without_secrets(arguments):
-    shown = shown_arguments(arguments)
+    shown = redacted_arguments(arguments)
     assert "***" in shown
     for secret in ("abc", "AKIAIOSFODNN7EXAMPLE", "hunter2"):
         assert secret not in shown
 
 
 def test_arguments_are_cut():
-    assert len(shown_arguments({"text": "word " * 9000})) == activity.MAX_ARGUMENTS_CHARS
+    assert len(redacted_arguments({"text": "word " * 9000})) == activity.MAX_ARGUMENTS_CHARS

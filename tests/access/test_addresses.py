@@ -39,7 +39,7 @@ def test_loopback_is_this_machine_alone(host):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "no such host"])
 def test_everything_else_is_not(host):
-    with pytest.raises(SettingsError, match="goes with a loopback host"):
+    with pytest.raises(SettingsError, match="needs a loopback host"):
         require_loopback(host)
 
 

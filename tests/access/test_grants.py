@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from toolcrib.access.keys import Caller, Grant, within
+from toolcrib.access.keys import Caller, Grant, intersection
 from toolcrib.errors import ForbiddenError
 from toolcrib.records import SENSITIVITIES, Scope
 from toolcrib.store.filters import from_scope, matches
@@ -47,7 +47,7 @@ def asks(scope: Scope, collection: str) -> bool:
 @settings(max_examples=300)
 @given(SCOPES, st.none() | SCOPES, TOOLS)
 def test_what_is_within_both_is_in_each(granted, asked, tool):
-    if holds(within(granted, asked), tool):
+    if holds(intersection(granted, asked), tool):
         assert holds(granted, tool)
         assert holds(asked, tool)
 
@@ -56,12 +56,14 @@ def test_what_is_within_both_is_in_each(granted, asked, tool):
 @given(SCOPES, SCOPES, TOOLS)
 def test_what_is_in_each_is_within_both_where_its_tags_are_one(granted, asked, tool):
     tool = {**tool, "tags": tool["tags"][:1]}
-    assert holds(within(granted, asked), tool) == (holds(granted, tool) and holds(asked, tool))
+    assert holds(intersection(granted, asked), tool) == (
+        holds(granted, tool) and holds(asked, tool)
+    )
 
 
 @given(SCOPES, SCOPES, NAMES)
 def test_a_collection_may_be_asked_if_both_allow_it(granted, asked, name):
-    assert asks(within(granted, asked), name) == (asks(granted, name) and asks(asked, name))
+    assert asks(intersection(granted, asked), name) == (asks(granted, name) and asks(asked, name))
 
 
 def test_a_grant_is_a_scope_and_the_right_to_write():

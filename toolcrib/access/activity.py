@@ -29,11 +29,11 @@ PAGE_CALLS = 200
 
 STATE_EVERY_S = 15.0
 MAX_STATE_AGE_S = 45.0
-"""Age of a state whose gateway was killed, or cannot write."""
+"""Age after which a state is ignored: its gateway was killed, or cannot write."""
 
 MAX_ARGUMENTS_CHARS = 2_000
 MAX_SCANNED_ARGUMENTS_CHARS = 20_000
-"""Length of arguments that is searched for secrets; the rest is not kept."""
+"""Characters of arguments that are searched for secrets; the rest is not kept."""
 
 
 class ActivityLog:
@@ -60,7 +60,7 @@ class ActivityLog:
         self._db.put(GATEWAYS, DbRow(self._id, self._now(), body))
 
     def close(self) -> None:
-        """Write the calls that are left, and take the state back."""
+        """Write the remaining calls, and delete the state."""
         self._queue.close()
         self._db.delete(GATEWAYS, self._id)
 
@@ -77,7 +77,7 @@ class ActivityLog:
 
 
 class ActivityReader:
-    """Reader of the activity in a records database; reads what is new each time. Thread-safe."""
+    """Reader of the activity in a records database; reads only new calls. Thread-safe."""
 
     def __init__(self, db: RecordsDb, now: Callable[[], float] = time.time) -> None:
         self._db, self._now = db, now
@@ -92,12 +92,12 @@ class ActivityReader:
         running = self._db.newest(GATEWAYS)
         live = [row for row in running if row.at > self._now() - MAX_STATE_AGE_S]
         read = adapter(GatewayServer).validate_python
-        # Of several gateways with one server, the one that wrote last counts.
+        # If several gateways have a server, the gateway that wrote last counts.
         written = (each for row in reversed(live) for each in row.body["servers"])
         listed = [cast("GatewayServer", read(each)) for each in written]
         calls = [call for call in every if call.kind == "call"]
         answers = sum(call.tokens for call in calls if not call.server)
-        servers = _figures({each.name: each for each in listed}, every)
+        servers = _with_call_figures({each.name: each for each in listed}, every)
         return GatewayActivity(
             len(live),
             servers,
@@ -125,10 +125,10 @@ class ActivityReader:
             self._calls = dict(both)
 
 
-def _figures(
+def _with_call_figures(
     servers: Mapping[str, GatewayServer], calls: Sequence[GatewayCall]
 ) -> tuple[GatewayServer, ...]:
-    """Servers with the figures of their calls, by name; those without a gateway too."""
+    """Servers with the figures of their calls, by name; servers without a gateway too."""
     made, failed, tokens, saved = (Counter[str]() for _ in range(4))
     for call in calls:
         saved.update(call.saved)
@@ -149,16 +149,16 @@ def _figures(
     )
 
 
-def shown_arguments(arguments: Mapping[str, Any]) -> str:
-    """Arguments as JSON, without the secrets in them, cut."""
-    text = json.dumps(_without_named(arguments), ensure_ascii=False, default=str)
+def redacted_arguments(arguments: Mapping[str, Any]) -> str:
+    """Arguments as JSON, shortened, with asterisks in place of secrets."""
+    text = json.dumps(_redact_named(arguments), ensure_ascii=False, default=str)
     return without_secrets(text[:MAX_SCANNED_ARGUMENTS_CHARS])[:MAX_ARGUMENTS_CHARS]
 
 
-def _without_named(value: Any, name: str = "") -> Any:
-    """Copy of JSON values with asterisks for those whose name is that of a secret."""
+def _redact_named(value: Any, name: str = "") -> Any:
+    """Copy of JSON values, with asterisks for values whose name is that of a secret."""
     if is_object(value):
-        return {key: _without_named(each, key) for key, each in value.items()}
+        return {key: _redact_named(each, key) for key, each in value.items()}
     if isinstance(value, list):
-        return [_without_named(each, name) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_redact_named(each, name) for each in value]  # pyright: ignore[reportUnknownVariableType]
     return "***" if SECRET_NAME.search(name) else value

@@ -11,10 +11,10 @@ from toolcrib.errors import SettingsError
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 takes any that is free.
+    """A bound socket; port 0 takes any free port.
 
     Raises:
-        SettingsError: the address is not this machine's, or is in use.
+        SettingsError: the address is in use, or is not an address of this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -42,7 +42,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """True for a host that is this machine, by name or address."""
+    """True for a host name or address of this machine's loopback interface."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -63,6 +63,6 @@ def require_loopback(host: str) -> None:
         found = {host}
     if not all(map(is_loopback, found)):
         raise SettingsError(
-            f"--insecure-local goes with a loopback host, and {host!r} is none; "
+            f"--insecure-local needs a loopback host, and {host!r} is none; "
             "make a key with `toolcrib keys create NAME` and serve without it"
         )

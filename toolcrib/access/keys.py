@@ -25,21 +25,21 @@ from toolcrib.store.records_db import DbRow, RecordsDb
 TABLE = "keys"
 
 MAX_CACHED_KEYS_BYTES = 16 * 2**20
-"""Memory of cached keys: some 30,000, fewer where they name much."""
+"""Memory of cached keys: about 30,000 keys, fewer if their grants have many names."""
 
 KEY_BYTES = 512
-"""Memory that a key takes beside its names."""
+"""Memory of a key without the names in its grant."""
 
 KEY_CACHE_S = 1.0
-"""Seconds that a looked-up key is cached. A revoked key stops within two seconds, also where
-callers are cached once more."""
+"""Seconds that a looked-up key is cached. A revoked key stops within two seconds, even where
+callers are cached again."""
 
 KEY_TEXT = re.compile(r"tc_([0-9a-f]{12})_([0-9a-f]{64})")
 
 State = Literal["active", "expired", "revoked"]
 Access = Literal["read", "write", "admin"]
 
-EVERY = "*"
+ALL_NAMESPACES = "*"
 
 MIN_KEY_DAYS, MAX_KEY_DAYS = 0.001, 36_500
 """Shortest and longest time until a key expires."""
@@ -54,9 +54,9 @@ class Grant(FrozenModel):
     """Permissions of a key.
 
     `*` in `namespaces` is every namespace. In `servers`, `tags` and `collections` None is no
-    restriction, an empty set allows nothing. `rate`: requests a process takes, as `service.rate`.
-    `profile` is one of a gateway's `gateway.profiles`; a service takes no notice of it. The access
-    `admin` manages keys and servers too, so it has no limits.
+    restriction, an empty set allows nothing. `rate`: requests per process, as `service.rate`.
+    `profile` is one of a gateway's `gateway.profiles`; a service ignores it. The access `admin`
+    manages keys and servers too, so it has no limits.
     """
 
     namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT_NAMESPACE,), min_length=1)
@@ -70,7 +70,7 @@ class Grant(FrozenModel):
 
     @model_validator(mode="after")
     def _admin_has_no_limits(self) -> Grant:
-        is_limited = self.namespaces != (EVERY,) or self.scope() != Scope() or self.profile
+        is_limited = self.namespaces != (ALL_NAMESPACES,) or self.scope() != Scope() or self.profile
         if self.access == "admin" and is_limited:
             raise ValueError("the access admin is for all namespaces (*), without other limits")
         return self
@@ -108,16 +108,16 @@ class Caller:
         return self.grant.access == "admin"
 
     def namespace(self, name: str | None) -> str:
-        """Namespace of a request; without a name the key's only namespace, or the default one.
+        """Namespace of a request; without a name, the key's only namespace or the default.
 
         Raises:
             ForbiddenError: the key is not for this namespace.
         """
         granted = self.grant.namespaces
         if name is None:
-            name = granted[0] if len(granted) == 1 else EVERY
-            name = DEFAULT_NAMESPACE if name == EVERY else name
-        if name not in granted and EVERY not in granted:
+            name = granted[0] if len(granted) == 1 else ALL_NAMESPACES
+            name = DEFAULT_NAMESPACE if name == ALL_NAMESPACES else name
+        if name not in granted and ALL_NAMESPACES not in granted:
             raise ForbiddenError(
                 f"this key is not for the namespace {name[:80]!r}, only for "
                 f"{', '.join(map(repr, granted))}"
@@ -125,25 +125,25 @@ class Caller:
         return name
 
 
-ANYONE = Caller("", "anyone", Grant(namespaces=(EVERY,), access="write"))
-"""Caller of a service that needs no key."""
+ANYONE = Caller("", "anyone", Grant(namespaces=(ALL_NAMESPACES,), access="write"))
+"""Caller where a service asks for no key."""
 
 
-def within(granted: Scope, requested: Scope | None) -> Scope:
-    """Intersection of two scopes, or less where no scope says it (tags of two kinds)."""
+def intersection(granted: Scope, requested: Scope | None) -> Scope:
+    """Intersection of two scopes; smaller if no scope can state it (two sets of tags)."""
     if requested is None:
         return granted
     return Scope(
-        servers=_common(granted.servers, requested.servers),
-        tags=_common(granted.tags, requested.tags),
-        categories=_common(granted.categories, requested.categories),
+        servers=_intersect(granted.servers, requested.servers),
+        tags=_intersect(granted.tags, requested.tags),
+        categories=_intersect(granted.categories, requested.categories),
         without_safety_tags=granted.without_safety_tags | requested.without_safety_tags,
         max_sensitivity=lowest(granted.max_sensitivity, requested.max_sensitivity),
-        collections=_common(granted.collections, requested.collections),
+        collections=_intersect(granted.collections, requested.collections),
     )
 
 
-def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+def _intersect(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
     if one is None or other is None:
         return other if one is None else one
     return one & other
@@ -166,7 +166,7 @@ class ListedKey:
 
 
 class Key(FrozenModel):
-    """Key without its text, of which the SHA-256 is kept; times are Unix times in seconds."""
+    """Key with the SHA-256 of its text; times are Unix times in seconds."""
 
     id: str
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -213,7 +213,7 @@ class KeyRing:
         """Create a key, and return the text that callers send, which is not stored.
 
         Raises:
-            QueryError: the name is empty or too long, or the time is past.
+            QueryError: the name is empty or too long, or the key would expire in the past.
             StoreError: the key cannot be written.
         """
         now, key_id = self._now(), secrets.token_hex(6)
@@ -260,8 +260,8 @@ class KeyRing:
         parts = KEY_TEXT.fullmatch(text)
         if parts is None:
             raise UnauthenticatedError("this is no API key: a key looks like tc_..._...")
-        kept = self._recent(parts[1])
-        # Compared without a key too: the time taken must not tell whether the key exists.
+        kept = self._cached_key(parts[1])
+        # Compared without a key too: the response time must not show that a key exists.
         is_right = hmac.compare_digest(_digest(text), kept.sha256 if kept else _digest(""))
         if kept is None or not is_right:
             raise UnauthenticatedError("the API key is not known")
@@ -270,8 +270,8 @@ class KeyRing:
             raise UnauthenticatedError(f"the API key {kept.id} ({kept.name!r}) is {state}")
         return Caller(kept.id, kept.name, kept.grant)
 
-    def _recent(self, key_id: str) -> Key | None:
-        """Key as of at most `KEY_CACHE_S` ago; an unknown key is looked up every time."""
+    def _cached_key(self, key_id: str) -> Key | None:
+        """Key, from the cache for `KEY_CACHE_S`; an unknown key is looked up every time."""
         at = self._clock()
         known = self._cache.get(key_id)
         if known is not None and 0 <= at - known[0] < KEY_CACHE_S:

@@ -1,4 +1,4 @@
-"""Logins at servers (OAuth): kept with the system or in files, renewed, made in a browser."""
+"""Logins at servers (OAuth): made in a browser, kept in a keyring or in files, and renewed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.settings import GatewaySettings, secret_text
-from toolcrib.store.folder import LOGINS_FOLDER, write_atomically, writing
+from toolcrib.store.folder import LOGINS_FOLDER, write_atomically, write_errors
 
 CLIENT_NAME = "toolcrib"
 CALLBACK_HOST = "127.0.0.1"
@@ -44,9 +44,9 @@ logger = logging.getLogger(__name__)
 
 
 class ServerLogin(BaseModel):
-    """Login at a server: tokens, the client that they were given to, and who renews them.
+    """Login at a server: its tokens, the OAuth client that owns them, and the issuer.
 
-    `expires_at` is Unix time, None if the tokens do not say.
+    `expires_at` is Unix time, None if the tokens state none.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,7 +62,7 @@ class ServerLogin(BaseModel):
 
 
 class SecretFiles:
-    """Files that only their owner can read, one a server; encrypted if there is a `secret`."""
+    """Files, one for each server, that only their owner can read; encrypted with a `secret`."""
 
     def __init__(self, folder: Path, secret: str) -> None:
         self._folder = folder
@@ -88,9 +88,9 @@ class SecretFiles:
             ) from None
 
     def put(self, url: str, text: str) -> None:
-        """Keep a text; the folder is made when the first one comes."""
+        """Keep a text; the first text creates the folder."""
         path = self._path(url)
-        with writing(path):
+        with write_errors(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
         write_atomically(
@@ -111,7 +111,7 @@ class SecretKeyring:
     def __init__(self) -> None:
         self._keyring: Any = import_extra("keyring", "gateway.logins: keyring", "gateway")
 
-    def _ask(self, act: str, url: str, *more: str) -> Any:
+    def _call(self, act: str, url: str, *more: str) -> Any:
         try:
             return getattr(self._keyring, act)(CLIENT_NAME, url, *more)
         except self._keyring.errors.KeyringError as error:
@@ -121,22 +121,22 @@ class SecretKeyring:
 
     def get(self, url: str) -> str | None:
         """The text of a server."""
-        return self._ask("get_password", url)
+        return self._call("get_password", url)
 
     def put(self, url: str, text: str) -> None:
-        """Keep a text in place of the last one."""
-        self._ask("set_password", url, text)
+        """Keep a text in place of the server's former text."""
+        self._call("set_password", url, text)
 
     def delete(self, url: str) -> bool:
         """Delete a text."""
         if self.get(url) is None:
             return False
-        self._ask("delete_password", url)
+        self._call("delete_password", url)
         return True
 
 
 class Logins:
-    """Logins at servers, by their URL; `command` is the command line that makes one, by name."""
+    """Logins by the server's URL; `command` gives the command that logs in at a named server."""
 
     def __init__(self, texts: SecretFiles | SecretKeyring, command: Callable[[str], str]) -> None:
         self._texts, self.command = texts, command
@@ -145,7 +145,7 @@ class Logins:
     def open(
         cls, location: str, settings: GatewaySettings, command: Callable[[str], str]
     ) -> Logins:
-        """Logins beside a store; of a store that is no folder, in this folder."""
+        """Logins beside a store; if the store is no folder, in the current folder."""
         if settings.logins == "keyring":
             return cls(SecretKeyring(), command)
         folder = f".{CLIENT_NAME}-gateway" if is_url(location) or location == MEMORY else location
@@ -165,16 +165,16 @@ class Logins:
         await asyncio.to_thread(self._texts.put, url, login.model_dump_json(exclude_none=True))
 
     def delete(self, url: str) -> bool:
-        """Forget a login; True if there was one."""
+        """Delete a login; True if there was a login."""
         return self._texts.delete(url)
 
     def auth(self, target: Target | None) -> LoginAuth | None:
-        """Authorisation of requests to a server; None if it has none, or a header of its own."""
+        """Authorisation of requests to a server; None if the server takes no login."""
         return LoginAuth(target.url, self) if may_log_in(target) else None
 
 
 def may_log_in(target: Target | None) -> TypeGuard[HttpTarget]:
-    """True for a server over HTTP whose entry has no header of authorisation."""
+    """True for a server over HTTP whose entry has no `Authorization` header."""
     is_http = isinstance(target, HttpTarget)
     return is_http and "authorization" not in map(str.lower, target.headers)
 
@@ -182,8 +182,8 @@ def may_log_in(target: Target | None) -> TypeGuard[HttpTarget]:
 # -- authorisation of requests ---------------------------------------------------------------------
 
 
-class _LoginKeeper(OAuthClientProvider):
-    """Keeps the login that the SDK gets; `login` is the last one, None without one."""
+class _LoginStorage(OAuthClientProvider):
+    """Storage of the login that the SDK gets; `login` is the latest, None before the first."""
 
     def __init__(self, url: str, logins: Logins, callback: str = "http://127.0.0.1/") -> None:
         # A public client: it has no secret to keep.
@@ -205,10 +205,10 @@ class _LoginKeeper(OAuthClientProvider):
         return self.login and self.login.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep nothing: a client without tokens is of no use."""
+        """Keep nothing: a client without tokens is useless."""
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep new tokens, and all that renews them."""
+        """Keep new tokens, with the client and metadata that renew them."""
         context = self.context
         assert context.client_info is not None
         self.login = ServerLogin(
@@ -221,15 +221,14 @@ class _LoginKeeper(OAuthClientProvider):
         await self._logins.put(self._url, self.login)
 
 
-class LoginAuth(_LoginKeeper):
-    """Authorises requests by a kept login, and renews it; asks nobody.
+class LoginAuth(_LoginStorage):
+    """Authorises requests by a kept login, and renews the login without a browser.
 
-    The SDK's own flow opens a browser after a refusal, and lets one request wait for another's
-    answer.
+    The SDK's own flow opens a browser after a refusal, and makes requests wait for each other.
     """
 
     async def is_renewed(self) -> bool:
-        """True if somebody has logged in since the login was read."""
+        """True if the kept login is newer than the one in use."""
         with suppress(StoreError):
             now = await self._logins.get(self._url)
             return now is not None and now != self.login
@@ -249,7 +248,7 @@ class LoginAuth(_LoginKeeper):
         for _ in range(2):
             async with context.lock:
                 if self._access_token in {"", refused}:
-                    # Another process may have renewed it.
+                    # Another process may have renewed the login.
                     await self._initialize()
                 if self._access_token in {"", refused} and context.can_refresh_token():
                     response = yield await self._refresh_token()
@@ -266,16 +265,16 @@ class LoginAuth(_LoginKeeper):
 
     @property
     def _access_token(self) -> str:
-        """The token to send; empty if it has ended."""
+        """The token to send; empty if the token has expired."""
         tokens = self.context.current_tokens
         return tokens.access_token if tokens and self.context.is_token_valid() else ""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginOptions:
-    """Options of a login: `show` gets the link, which `opens` the browser too.
+    """Options of a login: `show` gets the link; with `opens` a browser opens the link.
 
-    The browser comes back to `port` of this machine, 0 for any free one.
+    The browser is redirected to `port` of this machine; 0 is any free port.
     """
 
     show: Callable[[str], None]
@@ -284,33 +283,32 @@ class LoginOptions:
     timeout_s: float = 300.0
 
 
-class BrowserLogin(_LoginKeeper):
-    """Authorises requests by a login that a person makes in a browser, whatever is kept.
+class BrowserLogin(_LoginStorage):
+    """Authorises requests by a new login that a person makes in a browser.
 
-    `how` shows the link, and opens it. The port listens from the start, so that no browser is too
-    early.
+    The port listens from the start, so that a fast browser is not refused.
 
     Raises:
-        SettingsError: the port is taken.
+        SettingsError: the port is in use.
     """
 
-    def __init__(self, url: str, logins: Logins, how: LoginOptions) -> None:
+    def __init__(self, url: str, logins: Logins, options: LoginOptions) -> None:
         try:
-            self._listener = socket.create_server((CALLBACK_HOST, how.port))
+            self._listener = socket.create_server((CALLBACK_HOST, options.port))
         except OSError as error:
-            raise SettingsError(f"--port {how.port}: {error.strerror}") from None
-        self._port, self._how = int(self._listener.getsockname()[1]), how
+            raise SettingsError(f"--port {options.port}: {error.strerror}") from None
+        self._port, self._options = int(self._listener.getsockname()[1]), options
         super().__init__(url, logins, f"http://{CALLBACK_HOST}:{self._port}/callback")
         self.context.redirect_handler = self._redirect
         self.context.callback_handler = self._callback
 
     async def _redirect(self, link: str) -> None:
-        self._how.show(link)
-        if self._how.opens:
+        self._options.show(link)
+        if self._options.opens:
             await asyncio.to_thread(webbrowser.open, link)
 
     async def _callback(self) -> AuthorizationCodeResult:
-        """Wait for the browser to come back with a code."""
+        """Wait for the browser's callback with a code."""
         result, ready = OAuthCallbackResult(), anyio.Event()
         server = create_oauth_callback_server(
             self._port,

@@ -49,11 +49,11 @@ class Quarantine:
         written_by: str = "",
         find_served: Callable[[str], ToolSpec | None] = lambda _: None,
     ) -> tuple[list[ToolSpec], list[Held]]:
-        """Pass tools that no finding blocks, or that are approved as they are; hold the rest.
+        """Pass tools that no finding blocks or that are approved in this version; hold the rest.
 
-        Tools are also compared with the tools `beside` them, of other servers, which are not
-        screened themselves. A tool that passes releases what was held under its id. By
-        `find_served` the served tool is found that a held tool of the same id replaces.
+        Tools are compared with tools of other servers (`beside`), which are not screened. A tool
+        that passes releases the tool held under its id. `find_served` finds the served tool that
+        a held tool of the same id replaces.
         """
         given = list(specs)
         found: dict[str, list[Finding]] = {}
@@ -76,9 +76,9 @@ class Quarantine:
         return passed, held
 
     def audit(self, specs: Iterable[ToolSpec]) -> list[Finding]:
-        """Audit what servers list; a specification that was audited before is not read again.
+        """Audit the tools of servers; a specification is audited once.
 
-        Findings are kept by server, and count while specification and rules are the same.
+        Findings are kept by server, and hold until the specification or the rules change.
         """
         by_server: dict[str, list[ToolSpec]] = {}
         for spec in specs:
@@ -102,7 +102,7 @@ class Quarantine:
         return audit_all(every, own=lambda spec: found[spec.server, spec.id])
 
     def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
-        """True if the tool was approved as it is, or apart from a harmless enrichment."""
+        """True if this version was approved, disregarding an enrichment without findings."""
         approved = self.approved_digest(spec.id)
         own = spec.model_copy(update={"enrichment": None})
         written = [each for each in findings if each.place.startswith("enrichment.")]
@@ -132,7 +132,7 @@ class Quarantine:
     ) -> Held:
         """Hold a tool back; the same tool held again keeps its time and first writer.
 
-        What an earlier held text `replaces` is kept, as nothing was served since.
+        The served tool that an earlier held version `replaces` is kept, as none was served since.
         """
         before, since = self.get(spec.id), self._now()
         if replaces is None and before is not None:
@@ -165,7 +165,7 @@ class Quarantine:
         return [_held_tool(entry) for entry in self._records.read(self._held_table)]
 
     def get_reviewed(self, tool_id: str, digest: str) -> Held:
-        """Tool held under an id, if its digest is the one that a person has seen.
+        """Tool held under an id, if its digest is still the reviewed digest.
 
         Raises:
             UnknownToolError: nothing is held under this id.
@@ -177,12 +177,12 @@ class Quarantine:
         if held.digest != digest:
             raise ToolChangedError(
                 f"{tool_id!r} is held with the digest {held.digest} now, and the approval names "
-                f"{digest}; look at it again"
+                f"{digest}; review the tool again"
             )
         return held
 
     def release(self, held: Held) -> None:
-        """Approve a tool as it was read, and release it."""
+        """Approve this version of a tool, and release the tool."""
         # Approved first: after a crash in between the tool can be released again.
         self._write(self._approved_table, held.tool_id, {"digest": held.digest})
         now = self.get(held.tool_id)
@@ -190,7 +190,7 @@ class Quarantine:
             self._records.delete(self._held_table, held.tool_id)
 
     def reject(self, tool_id: str) -> None:
-        """Drop a held tool; if it comes again it is screened again.
+        """Drop a held tool; if a source has it again, it is screened again.
 
         Raises:
             UnknownToolError: nothing is held under this id.
@@ -199,11 +199,11 @@ class Quarantine:
             raise UnknownToolError(tool_id)
 
     def first_digests(self, server: str) -> Mapping[str, str] | None:
-        """Digests of a server's tools by id at its first connection; None before."""
+        """Digests of a server's tools by id at the first connection; None before that."""
         return self._read(self._met_table, server, "tools")
 
     def keep_first_digests(self, server: str, specs: Iterable[ToolSpec]) -> None:
-        """Keep the digests of a server's first connection, with which later tools are compared."""
+        """Keep the digests of a server's first connection, to compare later tools with."""
         self._write(self._met_table, server, {"tools": {spec.id: spec.digest for spec in specs}})
 
     def record_locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
@@ -215,7 +215,7 @@ class Quarantine:
         return found
 
     def approved_digest(self, tool_id: str) -> str | None:
-        """Digest approved last for an id; None without approval."""
+        """Latest approved digest of an id; None without approval."""
         return self._read(self._approved_table, tool_id, "digest")
 
     def _read(self, table: str, row_id: str, field: str) -> Any:
@@ -239,11 +239,11 @@ LOCK_FILE_VERSION = 1
 LOCK_FILE_HEAD = (
     "# Approved by `toolcrib approve`. Commit this file; a new or changed tool is held back.\n"
 )
-_REPAIR = "restore the file from version control"
+_REPAIR_HINT = "restore the file from version control"
 WRITE_LOCK_TIMEOUT_S = 10.0
 
 
-class _Content(FrozenModel):
+class _LockFileContent(FrozenModel):
     version: int = Field(ge=LOCK_FILE_VERSION, le=LOCK_FILE_VERSION)
     servers: dict[str, dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]]] = Field(
         default_factory=dict[str, dict[str, str]]
@@ -309,21 +309,21 @@ class LockFile:
         try:
             text = self.path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise SourceError(name, "", f"is not UTF-8 text; {_REPAIR}") from error
+            raise SourceError(name, "", f"is not UTF-8 text; {_REPAIR_HINT}") from error
         try:
-            return _Content.model_validate(yaml.safe_load(text)).servers
+            return _LockFileContent.model_validate(yaml.safe_load(text)).servers
         except yaml.YAMLError as error:
             mark: Any = getattr(error, "problem_mark", None)
             problem = getattr(error, "problem", None) or "a character that YAML does not allow"
             place = f"line {mark.line + 1}" if mark else ""
-            raise SourceError(name, place, f"{problem}; {_REPAIR}") from error
+            raise SourceError(name, place, f"{problem}; {_REPAIR_HINT}") from error
         except ValidationError as error:
             place = f"line {_line(text, error.errors()[0]['loc'])}"
-            raise SourceError(name, place, f"{in_words(error)}; {_REPAIR}") from error
+            raise SourceError(name, place, f"{in_words(error)}; {_REPAIR_HINT}") from error
 
 
 def _line(text: str, way: Sequence[int | str]) -> int:
-    """Line of a place in a YAML document, or of the deepest key on the way that exists."""
+    """Line of a place in a YAML document, or of the deepest existing key on its path."""
     node: Any = yaml.SafeLoader(text).get_single_node()
     line = 1
     for step in way:

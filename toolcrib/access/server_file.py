@@ -26,7 +26,7 @@ from toolcrib.indexers.readers.parsing import parse_json, parse_toml
 from toolcrib.records.codec import is_object, object_of
 from toolcrib.records.log import ConfiguredServer
 from toolcrib.router.context.pii import SECRET_NAME, secrets
-from toolcrib.store.folder import write_atomically, writing
+from toolcrib.store.folder import write_atomically, write_errors
 
 SWITCHES = ("disabled", "enabled")
 """Keys of an entry that switch its server off or on."""
@@ -48,7 +48,7 @@ class _Member:
 
 
 def _tokens(text: str, start: int, end: int | None = None) -> Iterator[re.Match[str]]:
-    """Yield the tokens of a part of a text, without comments."""
+    """Tokens between two places of a text, without comments."""
     found = JSON_TOKEN.finditer(text, start, len(text) if end is None else end)
     return (each for each in found if not each[0].startswith(("//", "/*")))
 
@@ -77,7 +77,7 @@ def _object_at(text: str, start: int) -> tuple[list[_Member], int]:
 
 
 def _with_member(text: str, start: int, name: str, value: Any) -> str:
-    """Text whose object at `start` has the member, in place of one of this name or at the end."""
+    """Text with a member set in the object at `start`; a new member comes last."""
     line_end = "\r\n" if "\r\n" in text else "\n"
     members, close = _object_at(text, start)
     outer = _indent(text, start)
@@ -95,13 +95,13 @@ def _with_member(text: str, start: int, name: str, value: Any) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """White space at the begin of the line of a place."""
+    """Indentation of the line of a place."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
 
 
 def _without_member(text: str, start: int, name: str) -> str:
-    """Text whose object at `start` has no member of this name, nor the comma that it had."""
+    """Text without a member of the object at `start`, and without the member's comma."""
     members, close = _object_at(text, start)
     place = next(number for number, each in enumerate(members) if each.name == name)
     begin, end = members[place].start, members[place].end
@@ -115,7 +115,7 @@ def _without_member(text: str, start: int, name: str) -> str:
 
 
 def _edited_json(text: str, key: str, name: str, entry: Any) -> str:
-    """Text with a server put in, or taken out where `entry` is None."""
+    """Text with a server set, or removed if `entry` is None."""
     text = text or "{}\n"
     root = next(_tokens(text, 0)).start()
     servers = next((each for each in _object_at(text, root)[0] if each.name == key), None)
@@ -127,13 +127,13 @@ def _edited_json(text: str, key: str, name: str, entry: Any) -> str:
 
 
 def _edited_toml(text: str, key: str, name: str, entry: Any) -> str:
-    """Text with the tables of one server taken out, and written anew at the end."""
+    """Text with the tables of one server removed, and `entry` added at the end if not None."""
     kept: list[str] = []
     is_ours = False
     for line in text.splitlines(keepends=True):
         if line.lstrip().startswith("["):
             is_ours = line.lstrip().startswith((f"[{key}.{name}]", f"[{key}.{name}."))
-        # Comments behind the table belong to what follows.
+        # Comments behind the table belong to the next table.
         if not is_ours or not line.strip() or line.lstrip().startswith("#"):
             kept.append(line)
     text = "".join(kept)
@@ -144,7 +144,7 @@ def _edited_toml(text: str, key: str, name: str, entry: Any) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Value of TOML: texts and lists of texts as JSON has them, and a table in one line."""
+    """Value as TOML: texts and lists of texts as in JSON, and inline tables."""
     if is_object(value):
         return "{ " + ", ".join(f"{jsonlib.dumps(k)} = {_toml(v)}" for k, v in value.items()) + " }"
     return jsonlib.dumps(value, ensure_ascii=False)
@@ -152,10 +152,7 @@ def _toml(value: Any) -> str:
 
 @dataclass(frozen=True)
 class ServerFile:
-    """File of servers, which may not exist; all else in it stays as it is, comments too.
-
-    Its text is read once.
-    """
+    """File of servers, read once; it may not exist. Edits keep all other text and comments."""
 
     path: Path
     key: str
@@ -167,7 +164,7 @@ class ServerFile:
         """Read a file; without a `key`, servers stand under `servers` or `mcpServers`.
 
         Raises:
-            SourceError: it is broken, or its servers are no object; with the place.
+            SourceError: the file cannot be parsed, or its servers are no object.
         """
         source = Source.by_name(str(path))
         is_blank = not path.is_file() or not path.read_bytes().strip()
@@ -181,7 +178,7 @@ class ServerFile:
 
     @property
     def servers(self) -> dict[str, Any]:
-        """Servers of the file by name, in its host's words."""
+        """Entries of the file's servers by name, in the form of its host."""
         return self.data.get(self.key, {})
 
     def require(self, name: str) -> Any:
@@ -201,7 +198,7 @@ class ServerFile:
         """Text with these servers in it, or without those that are None.
 
         Raises:
-            SourceError: the text cannot be edited so that all else stays.
+            SourceError: the edited text would differ in more than the servers.
         """
         is_toml = self.path.suffix == ".toml"
         text, servers = self.text, dict(self.servers)
@@ -216,14 +213,14 @@ class ServerFile:
             found = {}
         if {self.key: {}, **found} != {**self.data, self.key: servers}:
             raise SourceError(
-                str(self.path), self.key, "cannot be edited with all else kept; edit it by hand"
+                str(self.path), self.key, "an edit would change other entries; edit it by hand"
             )
         return text
 
     def write(self, text: str) -> None:
-        """Replace the file, through a link to it; a new one, which may hold secrets, is private."""
+        """Replace the file, or the target of a link; a new file is private: it may hold secrets."""
         path = self.path.resolve()
-        with writing(path):
+        with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
                 path.touch(0o600)
@@ -231,7 +228,7 @@ class ServerFile:
 
 
 def listed_servers(servers: Mapping[str, Any], env: Mapping[str, str]) -> list[ConfiguredServer]:
-    """List servers without what may be secret, as they are with these variables set."""
+    """List servers without values that may be secret; `env` are the variables that are set."""
     problems = {each.name: each.problem for each in server_entries(servers, env)}
     found: list[ConfiguredServer] = []
     for name, raw in servers.items():
@@ -244,7 +241,7 @@ def listed_servers(servers: Mapping[str, Any], env: Mapping[str, str]) -> list[C
 
 
 def _host_of(entry: Mapping[str, Any]) -> str:
-    """Host of an entry's URL, or its scheme if it has no host: a whole URL may hold a secret."""
+    """Host of an entry's URL, else the URL's scheme: a whole URL may hold a secret."""
     url = next((str(entry[key]) for key in URL_KEYS if entry.get(key)), "")
     parts = urlsplit(url if ":" in url else f"//{url}")
     return parts.hostname or parts.scheme
@@ -253,7 +250,7 @@ def _host_of(entry: Mapping[str, Any]) -> str:
 # -- servers of others, without their secrets ----------------------------------------------------
 
 REFERENCE = re.compile(r"(?:\$\{(?:env:)?\w+\}|\$[A-Z_]\w*)?")
-"""Value that only refers to a variable, or is empty."""
+"""An empty value, or a reference to a variable alone."""
 
 EDITOR_INPUT = re.compile(r"\$\{input:([\w.-]+)\}")
 
@@ -261,7 +258,7 @@ SCHEME = re.compile(r"(?:(?:Bearer|Basic|Token) {1,4})?", re.IGNORECASE)
 SECRET_VALUE_PREFIX = re.compile(
     rf"(?:-{{1,2}}[\w-]{{1,60}}=|[\w-]{{1,60}}:(?!//) {{0,4}})?{SCHEME.pattern}", re.IGNORECASE
 )
-"""Parts of a text that stay before its secret: an option or a header, a scheme of authorisation."""
+"""Text in front of a secret that stays: an option or a header, and a scheme of authorisation."""
 
 BEARER = re.compile(r"(?:Bearer|Basic) {1,4}[^\s$]", re.IGNORECASE)
 
@@ -271,9 +268,10 @@ LONG_PART = re.compile(r"/([\w-]{20,})(?=[/?#]|\Z)")
 
 @dataclass
 class ServerImport:
-    """Servers of hosts, gathered into those of an mcp.json; secrets become variables.
+    """Servers of hosts to add to the `known` servers of an mcp.json; secrets become variables.
 
-    `variables` holds the places of each new variable, `notes` what a user should know.
+    `same` are names that the mcp.json has already. `variables` holds the places of each new
+    variable, `notes` the messages for the user.
     """
 
     known: Mapping[str, Any]
@@ -283,7 +281,7 @@ class ServerImport:
     notes: list[str] = field(default_factory=list[str])
     _values: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
-    def take(self, origin: str, name: str, raw: Any) -> None:
+    def add(self, origin: str, name: str, raw: Any) -> None:
         """Add a server of a host or file named `origin`."""
         if fault := _import_fault(raw):
             self.notes.append(f"{name} of {origin} {fault}: left out")
@@ -301,7 +299,7 @@ class ServerImport:
             self.same.append(chosen)
             return
         if chosen != name:
-            self.notes.append(f"{name} of {origin} is another than the one here: now {chosen}")
+            self.notes.append(f"{name} of {origin} differs from {name} here: added as {chosen}")
         if is_off:
             self.notes.append(f"{chosen} is switched off in {origin}, and stays off")
         self.added[chosen] = entry
@@ -350,7 +348,7 @@ class ServerImport:
         return prefix + self._variable(server, wanted, rest, place)
 
     def _variable(self, server: str, wanted: str, value: str, place: str) -> str:
-        """Reference to the variable of a value: its own name, unless another server has that."""
+        """Reference to the variable of a value: the `wanted` name, unless another value has it."""
         used = set(variables_of({key: raw for key, raw in self.known.items() if key != server}))
         plain, own = (re.sub(r"\W+", "_", each).upper() for each in (wanted, f"{server}_{wanted}"))
         names = chain([plain, own], (f"{own}_{number}" for number in count(2)))

@@ -1,4 +1,4 @@
-"""Tokens of an issuer (OAuth, OpenID Connect): signed JWTs that let callers in beside keys."""
+"""Tokens of an issuer (OAuth, OpenID Connect): signed JWTs that callers send in place of keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Signatures by a private key of the issuer alone: a shared secret would let callers sign too."""
+"""Signatures by a private key only: with a shared secret, callers could sign tokens too."""
 
 REQUIRED_CLAIMS = ("exp", "iss", "aud", "sub")
 SCOPE_CLAIMS = ("scope", "scp")
@@ -45,7 +45,7 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 class IssuedTokens:
-    """Verifier of tokens of one issuer, for several threads; a token's scopes give its grant."""
+    """Verifier of one issuer's tokens; a token's scopes decide its grant. Thread-safe."""
 
     def __init__(self, settings: TokenSettings) -> None:
         self.settings = settings
@@ -59,7 +59,7 @@ class IssuedTokens:
         """Caller of a token.
 
         Raises:
-            UnauthenticatedError: the token is none of this issuer for this audience, or has ended.
+            UnauthenticatedError: the issuer, audience or signature is wrong, or the token expired.
             ForbiddenError: no scope of the token has a grant.
             ServiceUnavailableError: the issuer's keys cannot be read.
         """
@@ -68,7 +68,7 @@ class IssuedTokens:
         grant = next((grant for scope, grant in self._grants.items() if scope in held), None)
         if grant is None:
             raise ForbiddenError(
-                f"the token has none of the scopes that are known here: {', '.join(self._grants)}"
+                f"the token has no scope with a grant; those are {', '.join(self._grants)}"
             )
         subject = str(claims["sub"])
         name = claims.get("client_id") or claims.get("azp") or subject
@@ -76,7 +76,7 @@ class IssuedTokens:
 
     def _claims(self, text: str) -> Mapping[str, Any]:
         try:
-            # Before its keys are asked for: others' tokens cost no request.
+            # Before the keys are fetched: a token of another issuer causes no request.
             unsafe = self._jwt.decode(text, options={"verify_signature": False})
             if unsafe.get("iss") != self.settings.issuer:
                 raise UnauthenticatedError("the token is of another issuer")
@@ -92,10 +92,10 @@ class IssuedTokens:
         except (self._jwt.PyJWKClientConnectionError, ValueError) as error:
             raise self._unavailable(error) from None
         except self._jwt.PyJWTError as error:
-            raise UnauthenticatedError(f"the token does not hold: {error}") from None
+            raise UnauthenticatedError(f"the token is invalid: {error}") from None
 
     def _issuer_keys(self) -> PyJWKClient:
-        """Client of the issuer's keys, which are cached; found by its metadata at first use."""
+        """Client that fetches and caches the issuer's keys; its URL is found at first use."""
         with self._lock:
             keys = self._keys
             if keys is None:
@@ -124,7 +124,7 @@ class IssuedTokens:
 
     @property
     def resource(self) -> str | None:
-        """Public URL of what tokens are for; None if the audience is no URL."""
+        """Public URL of the protected resource; None if the audience is no URL."""
         audience = self.settings.audience
         return audience if audience.startswith(("https://", "http://")) else None
 
@@ -135,14 +135,14 @@ class IssuedTokens:
         return f"{METADATA_PATH}{path}"
 
     def challenge(self) -> str:
-        """Parameter of `WWW-Authenticate` that leads clients to the metadata; may be empty."""
+        """Parameter of `WWW-Authenticate` with the URL of the metadata; may be empty."""
         if self.resource is None:
             return ""
         parts = urlsplit(self.resource)
         return f', resource_metadata="{parts.scheme}://{parts.netloc}{self.metadata_path}"'
 
     def metadata(self) -> dict[str, Any]:
-        """Metadata of the protected resource: who issues tokens for it, with which scopes."""
+        """Metadata of the protected resource: its issuer, and the scopes of tokens."""
         return {
             "resource": self.resource,
             "authorization_servers": [self.settings.issuer],
@@ -169,7 +169,7 @@ class KeysAndTokens:
 
 
 def callers_of(ring: KeyRing, settings: TokenSettings | None) -> KeyRing | KeysAndTokens:
-    """Verifier of keys, and of tokens where the settings name an issuer.
+    """Verifier of keys, and of tokens if the settings name an issuer.
 
     Raises:
         SettingsError: a scope's grant is invalid.

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.access.keys import EVERY, MAX_KEY_DAYS, MIN_KEY_DAYS, Grant, KeyRing
+from toolcrib.access.keys import ALL_NAMESPACES, MAX_KEY_DAYS, MIN_KEY_DAYS, Grant, KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.cli.opening import (
     GATEWAY_STORE,
@@ -70,15 +70,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
 
-Name: TypeAlias = Annotated[str, typer.Argument(help="Whose key it is, for people.")]
+Name: TypeAlias = Annotated[str, typer.Argument(help="Name of the key's owner, for lists.")]
 Spaces: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="A namespace that it is for, '*' for all; default: default; repeatable."),
+    typer.Option(help="Allow this namespace, '*' all; default: default; may be repeated."),
 ]
 Collections: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        autocompletion=complete_collections, help="Only this collection; may be repeated."
+        autocompletion=complete_collections, help="Allow only this collection; may be repeated."
     ),
 ]
 Ceiling: TypeAlias = Annotated[
@@ -88,18 +88,18 @@ Ceiling: TypeAlias = Annotated[
         help=f"Nothing above: {', '.join(SENSITIVITIES)}.",
     ),
 ]
-Write: TypeAlias = Annotated[bool, typer.Option("--write", help="It may also write.")]
+Write: TypeAlias = Annotated[bool, typer.Option("--write", help="Allow writes too.")]
 Admin: TypeAlias = Annotated[
-    bool, typer.Option("--admin", help="It may do everything, also make keys; without limits.")
+    bool, typer.Option("--admin", help="Allow everything, keys and servers too, without limits.")
 ]
 Days: TypeAlias = Annotated[
-    float | None, typer.Option(min=MIN_KEY_DAYS, max=MAX_KEY_DAYS, help="Holds for so many days.")
+    float | None, typer.Option(min=MIN_KEY_DAYS, max=MAX_KEY_DAYS, help="Days until it expires.")
 ]
 Profile: TypeAlias = Annotated[
-    str | None, typer.Option(help="At a gateway: the part that it gets, of gateway.profiles.")
+    str | None, typer.Option(help="At a gateway: its profile, one of gateway.profiles.")
 ]
 Rate: TypeAlias = Annotated[
-    str | None, typer.Option(help="What it may ask: LIMIT/second, /minute or /hour.")
+    str | None, typer.Option(help="Most requests: LIMIT/second, LIMIT/minute or LIMIT/hour.")
 ]
 
 
@@ -120,9 +120,9 @@ def create(
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Make a key; its text is shown this once and kept nowhere."""
+    """Make a key; its text is shown only now, and stored nowhere."""
     given = {
-        "namespaces": tuple(dict.fromkeys(namespace or (EVERY,) * admin)),
+        "namespaces": tuple(dict.fromkeys(namespace or (ALL_NAMESPACES,) * admin)),
         "servers": server,
         "tags": tag,
         "collections": collection,
@@ -141,15 +141,13 @@ def create(
         print_json({"key": as_json(key.listing(time.time())), "text": text})
     else:
         location = store or load_settings(context.obj).store
-        err.print(
-            f"key {key.id} for {escape(key.name)} in {escape(location)}; it is shown this once:"
-        )
+        err.print(f"key {key.id} for {escape(key.name)} in {escape(location)}, shown only now:")
         out.print(text)
 
 
 @app.command("list")
 def list_keys(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
-    """List all keys, those that no longer hold too; never their texts."""
+    """List all keys, expired and revoked keys too, without their texts."""
     with _ring(context, store) as ring:
         keys = [as_json(key.listing(time.time())) for key in ring.list()]
     if json:
@@ -170,13 +168,13 @@ def revoke(
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Let a key hold no longer; services that run turn it away within two seconds."""
-    # Somebody pastes the whole text of a key: it is a secret, and the id is the first part.
+    """Revoke a key; running services refuse the key within two seconds."""
+    # A user may paste the whole text of a key, which is secret and begins with the id.
     given, key = key, key.removeprefix("tc_").partition("_")[0]
     with _ring(context, store) as ring:
         if not ring.revoke(key):
             named = [each.id for each in ring.list() if each.name == given]
-            known = f", but this is the name of {', '.join(named)}" if named else ""
+            known = f", but {', '.join(named)} has this name" if named else ""
             raise QueryError(
                 f"no key has the id {key!r}{known}; `toolcrib keys list` shows the ids"
             )
@@ -185,7 +183,7 @@ def revoke(
 
 @contextmanager
 def _ring(context: typer.Context, store: str | None, *, makes: bool = False) -> Generator[KeyRing]:
-    """The keys of a location: its records database alone, which a running service does not hold."""
+    """The keys of a location, by its records database, which a running service does not lock."""
     settings = load_settings(context.obj)
     if store is not None and not makes:
         require_store(store)
@@ -237,45 +235,45 @@ def approve(
     tools: Annotated[
         list[str] | None,
         typer.Argument(
-            autocompletion=complete_held, help="Ids of held tools; none: show what is held."
+            autocompletion=complete_held, help="Ids of held tools; none: show all held tools."
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that is held.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All held tools.")] = False,
     digest: Annotated[
         list[str] | None,
-        typer.Option(help="A digest that you saw; may be repeated. Without any you are asked."),
+        typer.Option(help="Digest that you reviewed; may be repeated. Default: a prompt asks."),
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Show held tools; change none.")] = False,
     reject: Annotated[
-        bool, typer.Option("--reject", help="Forget them instead; they are judged again.")
+        bool, typer.Option("--reject", help="Drop them; if they come again, they are held again.")
     ] = False,
     lock: Annotated[
         Path | None,
-        typer.Option(help="File of approved tools to write to; default: gateway.lock, if there."),
+        typer.Option(help="Lock file to write approvals to; default: gateway.lock, if it exists."),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
-            help=f"Folder or Qdrant URL; default: {GATEWAY_STORE} if there, else the store."
+            help=f"Folder or Qdrant URL; default: {GATEWAY_STORE} if it exists, else the store."
         ),
     ] = None,
     url: Url = None,
     namespace: Annotated[
         str | None,
-        typer.Option(help="Of a service; default: with --url the setting, else `default`."),
+        typer.Option(help="Namespace; default: with --url the setting, else `default`."),
     ] = None,
     json: Json = False,
 ) -> None:
     """Show the tools that are held back, and approve those that you name.
 
-    An approval is of one digest: that of the text as you saw it. A running gateway serves them a
-    moment later. A service serves them at once when it is asked by --url, or in its console;
-    approved in its store, when they are sent again.
+    An approval names the digest of the text that you reviewed. A running gateway serves approved
+    tools a moment later. A service serves them at once if you approve by --url or in the console;
+    if you approve in its store, it serves them after the next indexing.
     """
     settings = load_settings(context.obj)
     service = service_of(settings, store, url)
     if service is not None and lock is not None:
-        raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
+        raise typer.BadParameter("a service has no lock file; name a --store", param_hint="--lock")
     with _held_review(settings, store, service, namespace) as review:
         if show or not (tools or everything):
             _show(review.held, json=json)
@@ -299,9 +297,9 @@ def approve(
 
 @dataclass(frozen=True, slots=True)
 class HeldReview:
-    """Held tools, and the functions that approve one, and reject one by its id.
+    """Held tools, with the functions that approve a tool, and reject a tool by its id.
 
-    `is_served` tells of a server if it has tools that are not held.
+    `is_served` is True for a server with tools that are not held.
     """
 
     held: Sequence[Held]
@@ -336,7 +334,7 @@ def _held_review(
 
 
 def _held_by_id(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
-    """The held tools of these ids; none is touched where one is unknown."""
+    """The held tools with these ids; an error if an id is unknown."""
     known = {each.tool_id: each for each in held}
     for tool_id in ids:
         if tool_id not in known:
@@ -345,15 +343,15 @@ def _held_by_id(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
 
 
 def _typed_digests(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
-    """The digests of these tools, as whoever is shown them types them."""
+    """Digests that the user types after each tool is shown."""
     for each in chosen:
         if json:
             raise _unseen(each)
         _print_held(each)
         err.print_json(each.spec.model_dump_json(exclude_defaults=True), ensure_ascii=True)
-        asked, typed = "digest, to approve it as it stands here", ""
+        asked, typed = "digest, to approve this version", ""
         with suppress(typer.Abort):
-            # Without a default, an empty line would bring the prompt again.
+            # Without a default, an empty line would repeat the prompt.
             typed = typer.prompt(asked, default="", show_default=False, err=True).strip()
         if not typed:
             err.print()
@@ -363,25 +361,25 @@ def _typed_digests(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
 
 def _unseen(held: Held) -> QueryError:
     return QueryError(
-        f"an approval names the digest that was seen: look at {held.tool_id!r} with --list, then "
-        "give its digest with --digest"
+        f"an approval needs the reviewed digest: show {held.tool_id!r} with --list, then give its "
+        "digest with --digest"
     )
 
 
 def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
-    """See that each of these tools is what was seen."""
+    """Require that each tool has one of the reviewed digests."""
     for each in chosen:
         if each.digest not in digests:
             raise ToolChangedError(
                 f"{each.tool_id!r} is held with the digest {each.digest}, and the approval names "
-                f"{', '.join(sorted(digests))}; look at it again"
+                f"{', '.join(sorted(digests))}; review the tool again"
             )
 
 
 def _lock_approved(
     lock: Path | None, settings: Settings, chosen: Sequence[Held], served: Callable[[str], bool]
 ) -> None:
-    """Lock what was approved: in the file that was named, or where its server is locked already."""
+    """Lock approved tools: in the named file, or in the default file if it locks their server."""
     file = LockFile(lock or Path(settings.gateway.lock))
     locked = file.servers()
     for server in sorted({each.server for each in chosen} - locked):
@@ -411,7 +409,7 @@ def _print_held(held: Held) -> None:
 
 
 FINDING_COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
-"""The severities, the worst first."""
+"""Colours by severity, the worst first."""
 
 MAX_FINDING_ROWS = 50
 MAX_REASONS = 2
@@ -425,15 +423,12 @@ def audit(
             help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input."
         ),
     ],
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 when anything was found.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for any finding.")] = False,
     json: Json = False,
 ) -> None:
-    """Look for hidden text, orders to the model, requests for secrets and borrowed names.
+    """Find hidden text, orders to the model, requests for secrets, and imitated names in tools.
 
-    Nothing is indexed. The exit code is 1 when a tool would be held back, and when anything could
-    not be read.
+    Nothing is indexed. The exit code is 1 if a tool would be held back or could not be read.
     """
     use_logins(load_settings(context.obj))
     with working("reading the sources") as tell:
@@ -449,7 +444,7 @@ def audit(
     else:
         print_findings(findings)
         _print_audit_summary(tools, findings, refused)
-    # What could not be read was not looked at either: that is no clean result.
+    # A tool that could not be read was not audited: the result is not clean.
     if blocks(findings) or refused or (strict and findings):
         raise typer.Exit(EXIT_NOT_CLEAN)
 
@@ -475,7 +470,7 @@ def print_findings(findings: list[Finding]) -> None:
 
 
 def _by_text(findings: list[Finding]) -> list[list[Finding]]:
-    """Group findings by tool and place: within a group, and among groups, the worst first."""
+    """Group findings by tool and place, the worst first in and among groups."""
     ranks = list(FINDING_COLOURS)
     groups: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for each in sorted(findings, key=lambda finding: ranks.index(finding.severity)):
@@ -502,7 +497,7 @@ store_app = typer.Typer(no_args_is_help=True, help="Prepare a Qdrant server or c
 
 @store_app.callback()
 def _group() -> None:
-    """Keep `init` a command of a group, alone as it is."""
+    """Make `init` a subcommand: typer would merge a single command into its group."""
 
 
 @store_app.command("init")
@@ -523,16 +518,16 @@ def init(
     ] = None,
     tenant_shard: Annotated[
         list[str] | None,
-        typer.Option(help="A namespace with a shard of its own; the others share one."),
+        typer.Option(help="Namespace with its own shard, while others share one; repeatable."),
     ] = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Make the collections of an empty index, of tools and of passages, for namespaces too."""
+    """Make the empty collections of tools and passages, for the default and other namespaces."""
     settings = load_settings(context.obj)
     location = store or settings.store
     if not build.is_url(location):
-        raise SettingsError(f"{location} is a folder, which needs none of this: name a server")
+        raise SettingsError(f"{location} is a folder, which needs no init: name a Qdrant server")
     said = {
         "shards": shards,
         "replicas": replicas,
@@ -569,9 +564,9 @@ def _make_collections(
                 if was_there and other:
                     kept = ", ".join(f"{name} {value}" for name, value in other.items())
                     raise StoreError(
-                        f"the collection {opened.name!r} is there already, with {kept}: set "
+                        f"the collection {opened.name!r} exists already, with {kept}: set "
                         "server.* in toolcrib.yaml and run `toolcrib index --rebuild`, which "
-                        "builds another beside it and swaps them"
+                        "builds a new collection and replaces the old one"
                     )
                 made.append({"collection": opened.name, **plan})
     return made

@@ -52,38 +52,36 @@ DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
 app = typer.Typer(
     cls=GroupWithRun,
     no_args_is_help=True,
-    help="Measure how well tools are found, and other choices made.",
+    help="Measure how well tools are found, and other choices are made.",
 )
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(help="Folders with tools.jsonl and queries.jsonl, BEIR folders, public names."),
 ]
-Split: TypeAlias = Annotated[str, typer.Option(help="Which queries: train, dev or test.")]
+Split: TypeAlias = Annotated[str, typer.Option(help="Split of the queries: train, dev or test.")]
 Limit: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="At most so many queries a set, at random.")
+    int | None, typer.Option(min=1, help="Most queries of a set, drawn at random.")
 ]
 EnrichmentFiles: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        metavar="FILE,FILE", help="Also measure ours with each of these files of enrichments."
-    ),
+    typer.Option(metavar="FILE,FILE", help="Also measure toolcrib with each of these enrichments."),
 ]
 Systems: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         autocompletion=complete_systems,
-        help="What to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
+        help="System to measure, or module:factory; may be repeated. `ours`, `baselines`, `all` "
         "are groups.",
     ),
 ]
 Learn: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="First let systems that can learn do so from this split, as from dev."),
+    typer.Option(help="Split that systems first learn from, such as dev."),
 ]
 Coverage: TypeAlias = Annotated[
     float | None,
-    typer.Option(min=0.0, max=1.0, help="Also measure sets that hold all needed this surely."),
+    typer.Option(min=0.0, max=1.0, help="Also measure `-k auto` with this coverage."),
 ]
 LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
@@ -91,7 +89,7 @@ LabelledFile: TypeAlias = Annotated[
 LabelledSplit: TypeAlias = Annotated[
     str | None, typer.Option("--split", help="Only turns of this split; default: all.")
 ]
-Html: TypeAlias = Annotated[Path | None, typer.Option(help="Write a page to look at.")]
+Html: TypeAlias = Annotated[Path | None, typer.Option(help="Write an HTML report here.")]
 Shots: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Training queries that become examples of each intent.")
 ]
@@ -103,7 +101,7 @@ def questions(
     file: LabelledFile,
     config: Annotated[
         Path | None,
-        typer.Option(help="The question; default: the `config` of each row, beside FILE."),
+        typer.Option(help="File of the question; default: `config` of each row, beside FILE."),
     ] = None,
     split: LabelledSplit = None,
     html: Html = None,
@@ -152,7 +150,7 @@ def capabilities(
     context: typer.Context,
     file: LabelledFile,
     config: Annotated[
-        Path | None, typer.Option(help="The capabilities; default: capabilities.file.")
+        Path | None, typer.Option(help="File of capabilities; default: capabilities.file.")
     ] = None,
     split: LabelledSplit = None,
     html: Html = None,
@@ -160,7 +158,7 @@ def capabilities(
 ) -> None:
     """Measure how capabilities are selected: rows with `labels: {capabilities: NAMES}`.
 
-    Those that are always active are left out, of what is right as of what was selected.
+    Capabilities that are always active are not counted.
     """
     from toolcrib import build
     from toolcrib.evaluation.choices import Choice, read_labelled
@@ -236,7 +234,7 @@ def run(
     shots: Shots = 10,
     limit: Limit = None,
     seed: Seed = 0,
-    report: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
     steps: Steps = False,
     run_out: Annotated[Path | None, typer.Option(help="Write TREC run files here.")] = None,
     per_query: Annotated[
@@ -244,7 +242,7 @@ def run(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Measure systems on labelled queries, and compare each with the first one."""
+    """Measure systems on labelled queries, and compare each with the first system."""
     from toolcrib.cli.output import print_evaluation
     from toolcrib.evaluation.dataset import with_shots
     from toolcrib.evaluation.results import as_json
@@ -275,14 +273,14 @@ def run(
         print_json(as_json(found, per_query=per_query))
     else:
         print_evaluation(found)
-    # After the figures: a path that cannot be written must not cost them.
+    # After the output: a path that cannot be written must not lose the figures.
     _write_files(found, run_out, report)
 
 
 UNMEASURED_SETTINGS = frozenset(
     {"url", "api_key", "namespace", "service", "server", "gateway", "telemetry", "tokens"}
 )
-"""Settings that change no measure."""
+"""Settings that do not affect any measure."""
 
 
 def _changed_settings(context: typer.Context) -> dict[str, str]:
@@ -313,7 +311,7 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
 def _run_steps(
     context: typer.Context, folders: Sequence[str], names: list[str] | None, k: str, *, json: bool
 ) -> None:
-    """Measure how often the tool of a first call is shown."""
+    """Measure how often the tool of a run's first call is among the shown tools."""
     from toolcrib.cli.output import print_steps
     from toolcrib.evaluation.steps import evaluate_steps, load_runs
 
@@ -336,9 +334,9 @@ def _run_steps(
 def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -> None:
     if run_out is not None:
         from toolcrib.evaluation.results import write_runs
-        from toolcrib.store.folder import writing
+        from toolcrib.store.folder import write_errors
 
-        with writing(run_out):
+        with write_errors(run_out):
             write_runs(found, run_out)
     if report is not None:
         from toolcrib.evaluation.report.page import render
@@ -348,15 +346,15 @@ def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -
 
 @app.command("compare")
 def compare(
-    before: Annotated[Path, typer.Argument(help="What `eval --json` printed before.")],
-    after: Annotated[Path, typer.Argument(help="What it prints now.")],
+    before: Annotated[Path, typer.Argument(help="Earlier output of `eval --json`.")],
+    after: Annotated[Path, typer.Argument(help="New output of `eval --json`.")],
     max_drop: Annotated[
         float,
-        typer.Option(min=0.0, help="A fall of a measure by more than this, if significant, fails."),
+        typer.Option(min=0.0, help="Largest significant drop of a measure that still passes."),
     ] = 0.0,
     json: Json = False,
 ) -> None:
-    """Exit with 1 when a measure fell by more than --max-drop, and chance is no likely reason."""
+    """Exit with 1 if a measure dropped significantly, by more than --max-drop."""
     from toolcrib.evaluation.significance import find_falls, missing_measures
 
     old, new = read_json(before), read_json(after)
@@ -380,15 +378,15 @@ def mistakes(
     tools: Tools = None,
     queries: Queries = None,
     system: Annotated[
-        str, typer.Option(autocompletion=complete_systems, help="Whose mistakes.")
+        str, typer.Option(autocompletion=complete_systems, help="System whose mistakes are shown.")
     ] = "toolcrib",
     split: Split = "dev",
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="So many of each kind.")] = 20,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Most of each kind.")] = 20,
     limit: Limit = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """The worst queries, tools taken for each other, and words that no tool has."""
+    """Show the worst queries, tools confused with each other, and words that no tool has."""
     from toolcrib.cli.output import print_mistakes
     from toolcrib.evaluation.results import find_mistakes
 
@@ -416,7 +414,7 @@ def agents(
     html: Html = None,
     json: Json = False,
 ) -> None:
-    """Measure which target turns are sent to, by the `labels: {agent: TARGET}` of FILE."""
+    """Measure the choice of an agent for turns, by `labels: {agent: TARGET}` of FILE."""
     from toolcrib.build import make_agents
     from toolcrib.evaluation.choices import Choice, read_labelled
 
@@ -440,7 +438,7 @@ def routing(
     html: Html = None,
     json: Json = False,
 ) -> None:
-    """Measure where turns go over an index, by the `labels: {route: KIND}` of FILE."""
+    """Measure the routes of turns over an index, by `labels: {route: KIND}` of FILE."""
     from toolcrib.evaluation.choices import Choice, read_labelled
     from toolcrib.records.turns import RouteKind
 
@@ -463,10 +461,10 @@ def guidance(
         list[Path] | None,
         typer.Argument(help=f"Labelled trajectories, JSONL or folders; default: {TRAJECTORIES}."),
     ] = None,
-    split: Annotated[str, typer.Option(help="Which trajectories: dev, test or all.")] = "test",
+    split: Annotated[str, typer.Option(help="Split of trajectories: dev, test or all.")] = "test",
     json: Json = False,
 ) -> None:
-    """Measure whether guidance fires where it should, and list every mistake."""
+    """Measure the hits and false alarms of guidance, and list every mistake."""
     from toolcrib.cli.output import print_guidance
     from toolcrib.evaluation.trajectories import evaluate_guidance, load_trajectories
 
@@ -491,10 +489,10 @@ def _systems(
     indexed: bool,
     enrichments: Sequence[str] = (),
 ) -> Generator[dict[str, Any]]:
-    """Factories of the systems, by name; their indexes last as long as the block.
+    """Factories of the systems by name; their indexes are closed at the end of the block.
 
-    `indexed`: the tools are those of the index in `store`, which is searched as it is. With
-    `enrichments` each system of ours also comes with each of these files.
+    `indexed`: the index in `store` is searched as it is. With `enrichments` each of our systems
+    also comes with each of these files.
     """
     from toolcrib import build
     from toolcrib.evaluation.systems.base import BASELINES, OURS, PEERS, baseline
@@ -540,7 +538,7 @@ def calibrate(
     ] = None,
     from_feedback: Annotated[
         bool,
-        typer.Option("--from-feedback", help="Learn from what was said of the decisions of LOG."),
+        typer.Option("--from-feedback", help="Fit to the feedback on the decisions of LOG."),
     ] = False,
     labels: Annotated[
         bool, typer.Option("--labels", help="Fit the labels and cues of the settings (context.*).")
@@ -552,10 +550,10 @@ def calibrate(
     ] = None,
     seed: Seed = 0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Fit and measure, and keep what is in use.")
+        bool, typer.Option("--dry-run", help="Fit and measure only; keep the calibration in use.")
     ] = False,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Go back to the calibration that came with toolcrib.")
+        bool, typer.Option("--reset", help="Restore the calibration that toolcrib ships.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -586,14 +584,14 @@ def calibrate(
 
 
 def _warn(fit: CalibrationFit) -> None:
-    """Say which figures fell, and that the threshold refuses few unanswerable queries."""
+    """Warn of worse figures, and of a threshold that refuses few unanswerable queries."""
     from toolcrib.evaluation.calibrate import MAX_FALSE_ACCEPTANCE, refusing_threshold
 
     if fit.falls:
         worse = ", ".join(SUMMARY_WORDS[name] for name in fit.falls)
         err.print(
-            f"[yellow]worse than before: {worse}; give more labelled queries, unanswerable ones "
-            "too, or go back by `toolcrib calibrate --reset`[/]"
+            f"[yellow]worse than before: {worse}; give more labelled queries, also unanswerable "
+            "queries, or restore the shipped calibration by `toolcrib calibrate --reset`[/]"
         )
     fitted = fit.calibration
     if higher := refusing_threshold(fitted.curves[""], fitted.threshold):
@@ -609,7 +607,7 @@ def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
         reason = "give one of --queries, --from-feedback, --labels and --reset"
         raise typer.BadParameter(reason, param_hint="--queries")
     if log is not None and not given[1]:
-        raise typer.BadParameter("it goes with --from-feedback", param_hint="LOG")
+        raise typer.BadParameter("needs --from-feedback", param_hint="LOG")
 
 
 def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
@@ -632,10 +630,10 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calib
     wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]
     if not split and wanted == ["test"]:
         err.print(
-            "[yellow]all queries are of the split test, so that one is fitted to: `toolcrib eval` "
-            "on these queries will now flatter[/]"
+            "[yellow]all queries are of the split test, so the fit uses them: `toolcrib eval` on "
+            "these queries will now be too good[/]"
         )
-    kept = "the calibration in use is as it was; the same command begins anew"
+    kept = "the calibration in use is unchanged; the same command starts again"
     with counting("asking", lambda: kept) as listener:
         return learn(
             crib,
@@ -676,7 +674,7 @@ SUMMARY_WORDS = {
     "precision": "accepted queries with a right first tool",
     "saved": "saved",
 }
-"""Words for the lines of a summary on a terminal; the other fields are for `--json`."""
+"""Labels of the summary's lines on a terminal; other fields are only for `--json`."""
 
 
 def _say(summary: Mapping[str, Any], *, json: bool) -> None:
@@ -703,13 +701,13 @@ def _figure_text(value: object) -> str:
 def report(
     context: typer.Context,
     log: Log = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Show where turns went, how fast, how often right, and how honestly sure.
+    """Show the routes, times, accuracy and calibration of logged decisions.
 
-    By --log, or by --url the decisions of a service that its key may see.
+    The decisions are those of LOG, or with --url those of a service that the key may see.
     """
     from toolcrib.cli.output import print_decisions
     from toolcrib.evaluation.decisions import summarise

@@ -31,7 +31,7 @@ from toolcrib.indexers.readers.mcp_config import (
 )
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.settings import FILE_NAME
-from toolcrib.store.folder import writing
+from toolcrib.store.folder import write_errors
 
 GATEWAY_ENTRY = "toolcrib"
 """Name of the gateway's entry in the file of a host."""
@@ -43,8 +43,8 @@ GATEWAY_ENTRY = "toolcrib"
 class Host:
     """Program that starts MCP servers.
 
-    `files` are templates of paths; the first file that exists is the host's. Servers stand under
-    `key`; `extra` is what each entry has besides.
+    `files` are templates of paths; the first file that exists is the host's. Servers are under
+    `key`; `extra` are fields that each entry needs.
     """
 
     title: str
@@ -78,7 +78,7 @@ HOSTS = {
 
 
 def host_files(host: Host, platform: str, home: PurePath, env: Mapping[str, str]) -> list[PurePath]:
-    """Paths where the host's file may lie, on a platform named as `sys.platform` names it."""
+    """Possible paths of the host's file, on a `platform` as in `sys.platform`."""
     config = env.get("XDG_CONFIG_HOME") or f"{home}/.config"
     data = f"{home}/Library/Application Support" if platform == "darwin" else config
     if platform == "win32":
@@ -105,7 +105,7 @@ def _file_of(name: str) -> Path:
 # -- install ---------------------------------------------------------------------------------------
 
 ConfigFile: TypeAlias = Annotated[
-    Path, typer.Option(help="The gateway's mcp.json, with the servers that it stands before.")
+    Path, typer.Option(help="The gateway's mcp.json, with the servers behind it.")
 ]
 
 
@@ -121,18 +121,18 @@ def install(
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(help="Variable whose value here the host shall hand on; may be repeated."),
+        typer.Option(help="Variable to copy from here into the host's entry; may be repeated."),
     ] = None,
     file: Annotated[
         Path | None, typer.Option(help="Another file of this host, such as a project's.")
     ] = None,
     show: Annotated[bool, typer.Option("--print", help="Show the entry; write nothing.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the gateway out again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Remove the gateway again.")] = False,
     json: Json = False,
 ) -> None:
-    """Write the gateway into the file in which a host keeps its MCP servers.
+    """Write the gateway into a host's file of MCP servers.
 
-    All else in the file stays as it is, and a copy of what was there is kept beside it.
+    All other content of the file stays, and a copy of the file is kept beside it.
     """
     held = ServerFile.read(file or _file_of(host), _host(host).key)
     if undo:
@@ -164,14 +164,14 @@ def install(
 
 
 def _notes(title: str, held: ServerFile, needed: Sequence[str]) -> list[str]:
-    """Notes on what is left to do after the gateway was written into a file."""
+    """Notes on what the user must still do after the gateway was written into a file."""
     notes: list[str] = []
     if needed:
-        notes.append(f"its servers need {', '.join(needed)}: name them with --env to hand them on")
+        notes.append(f"its servers need {', '.join(needed)}: name them with --env to copy them")
     if others := sorted(held.servers.keys() - {GATEWAY_ENTRY}):
         notes.append(
-            f"{title} still starts {', '.join(others)} itself: remove from its file the servers "
-            "that the gateway has"
+            f"{title} still starts {', '.join(others)} itself: remove the servers that the gateway "
+            "has from its file"
         )
     return notes
 
@@ -179,7 +179,7 @@ def _notes(title: str, held: ServerFile, needed: Sequence[str]) -> list[str]:
 def _gateway_entry(
     host: Host, settings: Path | None, config: Path, store: Path | None, env: list[str]
 ) -> dict[str, Any]:
-    """Entry that starts the gateway from any folder: all its paths are whole."""
+    """Entry that starts the gateway from any folder: all its paths are absolute."""
     if missing := [name for name in env if name not in os.environ]:
         raise QueryError(f"--env {missing[0]}: no such variable is set here")
     settings = settings or Path(FILE_NAME)
@@ -195,7 +195,7 @@ def _gateway_entry(
 
 
 def _deep_link(host: str, entry: Mapping[str, Any]) -> str | None:
-    """Link by which Cursor or VS Code installs an entry, without values of variables."""
+    """Link with which Cursor or VS Code installs an entry, without values of variables."""
     public = {key: value for key, value in entry.items() if key != "env"}
     if host == "cursor":
         config = quote(b64encode(jsonlib.dumps(public).encode()), safe="")
@@ -207,33 +207,33 @@ def _deep_link(host: str, entry: Mapping[str, Any]) -> str | None:
 
 
 def copy_of(path: Path) -> Path:
-    """Path of the copy of a host's file, as it was before the gateway."""
+    """Path of the copy of a host's file without the gateway."""
     path = path.resolve()
     return path.with_stem(f"{path.stem}.before-toolcrib")
 
 
 def _keep_copy(held: ServerFile) -> None:
-    """Copy the file as it was before the gateway: an entry that is renewed keeps the copy."""
+    """Copy the file, unless it has the gateway already: then the first copy is kept."""
     copy = copy_of(held.path)
     if held.path.is_file() and not (copy.is_file() and GATEWAY_ENTRY in held.servers):
-        with writing(copy):
+        with write_errors(copy):
             shutil.copy2(held.path, copy)
 
 
 def _undo(held: ServerFile) -> str:
-    """Take the gateway out, or put the copy back where nothing else has changed since."""
+    """Remove the gateway, or restore the copy if nothing else has changed."""
     if GATEWAY_ENTRY not in held.servers:
-        raise QueryError(f"{held.path} has no entry {GATEWAY_ENTRY!r}: nothing is to be undone")
+        raise QueryError(f"{held.path} has no entry {GATEWAY_ENTRY!r}: there is nothing to undo")
     copy, text = copy_of(held.path), held.with_servers({GATEWAY_ENTRY: None})
     if not copy.is_file():
         held.write(text)
         return f"has no entry {GATEWAY_ENTRY!r} now"
     if _others(ServerFile.read(copy, held.key)) == _others(held):
-        with writing(held.path):
+        with write_errors(held.path):
             copy.replace(held.path.resolve())
         return "is as it was before"
     held.write(text)
-    return f"has no entry {GATEWAY_ENTRY!r} now; {copy} is what was there before"
+    return f"has no entry {GATEWAY_ENTRY!r} now; {copy} is the file before the gateway"
 
 
 def _others(held: ServerFile) -> dict[str, Any]:
@@ -251,27 +251,27 @@ def import_servers(
         typer.Argument(
             metavar="[HOST]...",
             autocompletion=lambda: list(HOSTS),
-            help=f"{', '.join(HOSTS)}, or a file of servers; none: every host that is here.",
+            help=f"{', '.join(HOSTS)}, or a file of servers; none: all hosts of this machine.",
         ),
     ] = None,
-    to: Annotated[Path, typer.Option(help="The mcp.json that they are added to.")] = Path(
+    to: Annotated[Path, typer.Option(help="The mcp.json to add the servers to.")] = Path(
         "mcp.json"
     ),
     show: Annotated[bool, typer.Option("--print", help="Show the file; write nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Gather the MCP servers of hosts into one mcp.json.
+    """Copy the MCP servers of hosts into one mcp.json.
 
-    A secret becomes a variable, `${NAME}`, whose value is shown nowhere. Nothing is taken from the
-    files of the hosts.
+    A secret becomes a variable, `${NAME}`, whose value is shown nowhere. The hosts' files are not
+    changed.
     """
     held = ServerFile.read(to)
     found = ServerImport(held.servers)
     for each in hosts or [name for name in HOSTS if _file_of(name).is_file()]:
         for name, raw in _servers_in(each).items():
-            found.take(each, name, raw)
+            found.add(each, name, raw)
     if not (found.added or found.same or found.notes):
-        raise QueryError("there are no servers to gather: name a host or a file that has some")
+        raise QueryError("there are no servers to import: name a host or a file with servers")
     text = held.with_servers(found.added)
     if not show:
         held.write(text)
@@ -282,7 +282,7 @@ def import_servers(
         return
     summary = f"{to}: {', '.join(found.added) or 'nothing'} added, {len(found.same)} there already"
     typer.echo(text if show else summary)
-    made = [f"{name} is to be set ({'; '.join(at)})" for name, at in found.variables.items()]
+    made = [f"set {name} ({'; '.join(at)})" for name, at in found.variables.items()]
     for note in [*found.notes, *made]:
         err.print(escape(note))
 
@@ -295,7 +295,7 @@ def _unset_variables(found: ServerImport) -> Iterator[str]:
 
 
 def _servers_in(name: str) -> dict[str, Any]:
-    """Servers of a host or file; of Claude Code also those of the project in this folder."""
+    """Servers of a host or file; for Claude Code also the servers of the project in this folder."""
     path = Path(name) if name not in HOSTS and Path(name).is_file() else _file_of(name)
     if not path.is_file():
         raise QueryError(f"{HOSTS[name].title} keeps no servers here: there is no {path}")
@@ -313,19 +313,19 @@ def add_server(
     name: Annotated[str, typer.Argument(help="Name of the server.")],
     target: Annotated[
         list[str],
-        typer.Argument(metavar="URL|COMMAND...", help="Its URL, or behind -- what starts it."),
+        typer.Argument(metavar="URL|COMMAND...", help="Its URL, or its command behind `--`."),
     ],
     config: ConfigFile = Path("mcp.json"),
     env: Annotated[
         list[str] | None,
-        typer.Option(help="Variable of its process: NAME=VALUE, or NAME to hand on; repeatable."),
+        typer.Option(help="Variable of its process: NAME=VALUE, or NAME to copy; repeatable."),
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="Header of its requests, 'Name: value'; repeatable.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Add a server to an mcp.json, which is made where there is none."""
+    """Add a server to an mcp.json, which is made if missing."""
     held = ServerFile.read(config)
     if name in held.servers:
         raise QueryError(f"{config} has a server {name!r}; remove it first")
@@ -350,7 +350,7 @@ def remove_server(
     config: ConfigFile = Path("mcp.json"),
     json: Json = False,
 ) -> None:
-    """Take a server out of an mcp.json."""
+    """Remove a server from an mcp.json."""
     held = ServerFile.read(config)
     held.require(name)
     held.write(held.with_servers({name: None}))
@@ -364,7 +364,7 @@ def list_servers(
     config: ConfigFile = Path("mcp.json"),
     json: Json = False,
 ) -> None:
-    """List the servers of an mcp.json: how each is reached, and why one cannot be used."""
+    """List the servers of an mcp.json with command or host, and problems."""
     config = file or config
     servers = servers_of(Source.by_name(str(config))) or {}
     found = listed_servers(servers, os.environ)

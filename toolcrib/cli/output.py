@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
 
-# Lines are as long as what they say: whoever reads them knows how to wrap them.
+# No hard wraps: terminals wrap long lines, and programs read whole lines.
 out = Console(highlight=False, soft_wrap=True, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-"""For what is said beside the answer: progress, counts, times; `--quiet` silences it."""
+"""Console for notes beside the answer: progress, counts, times; `--quiet` silences it."""
 
 MAX_REFUSALS = 20
 MAX_ENTITIES = 8
@@ -51,12 +51,12 @@ MAX_CONFUSIONS = 8
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on one line of standard output."""
+    """Print a JSON value as one line of standard output."""
     sys.stdout.write(jsonlib.dumps(value, ensure_ascii=False) + "\n")
 
 
 def print_either(value: Any, text: str, *, json: bool) -> None:
-    """The value with `--json`, else the text."""
+    """Print the value with `--json`, else the text."""
     if json:
         print_json(value)
     else:
@@ -64,7 +64,7 @@ def print_either(value: Any, text: str, *, json: bool) -> None:
 
 
 def print_error(error: ToolcribError, *, as_json: bool) -> None:
-    """One line on standard error; with `--json` an object on standard output."""
+    """Print an error as a line on standard error; with `--json` as an object on standard output."""
     if as_json:
         print_json({"error": {"type": type(error).__name__, "message": str(error)}})
     else:
@@ -77,9 +77,9 @@ def count_of(number: int, noun: str) -> str:
 
 
 def print_table(table: Table, *, headed: bool = False) -> None:
-    """A table on a terminal; elsewhere its rows, whole, with tabs between the cells.
+    """Print a table on a terminal; elsewhere its whole rows, with tabs between cells.
 
-    `headed`: the rows begin with the names of the columns.
+    `headed`: the names of the columns are the first row.
     """
     if out.is_terminal:
         out.print(table, soft_wrap=False)
@@ -95,7 +95,7 @@ def _plain(cell: Any) -> str:
 
 
 def table_of(names: Sequence[str] = (), figures: Sequence[str] = (), about: str = "") -> Table:
-    """A table with columns of names, of figures, and one of text that is cut at its end."""
+    """A table with columns of names, of figures, and a column of text that may be cut."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
         table.add_column(name, style="bold", overflow="fold")
@@ -126,7 +126,7 @@ def print_rows(
 
 
 def in_short(said: str, taken: int) -> str:
-    """The first line of a description; on a screen cut to what `taken` columns leave of it."""
+    """First line of a description; on a screen cut to the columns that `taken` leaves."""
     text = Text(said.strip().partition("\n")[0])
     if out.is_terminal:
         text.truncate(max(out.width - taken, 20), overflow="ellipsis")
@@ -137,7 +137,7 @@ def in_short(said: str, taken: int) -> str:
 
 
 def print_report(report: IndexReport, took_s: float) -> None:
-    """Print what an index run changed, refused, read twice, and dropped of other additions."""
+    """Print the numbers of an index run, and its refusals, copies and dropped entries."""
     counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     if not notes.quiet:
@@ -158,7 +158,7 @@ def print_refusals(what: str, refusals: Sequence[Refusal]) -> None:
 
 
 def print_refused(refused: Iterable[Refusal]) -> None:
-    """Print what cannot be read of the sources, on standard error."""
+    """Print unreadable items of sources on standard error."""
     for each in refused:
         err.print(f"[yellow]cannot be read[/] {escape(_where(each))}: {escape(each.reason)}")
 
@@ -168,7 +168,7 @@ def _where(refusal: Refusal) -> str:
 
 
 def print_result(result: FindResult, *, explain: bool) -> None:
-    """One query's ranked tools as a table."""
+    """Print the ranked tools of a query as a table."""
     if "no-words" in result.degraded:
         err.print("[yellow]no words to search by[/]")
         return
@@ -206,7 +206,7 @@ def _print_doubt(found: ToolSelection) -> None:
 
 
 def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
-    """The hits; with `explain` what each leg and the reranker contributed, blank where nothing."""
+    """Table of hits; with `explain`, columns with the contribution of each leg and reranker."""
     table = table_of(figures=("#", "score"))
     table.add_column("tool", style="bold", overflow="fold")
     asked = any(hit.needs is not None for hit in hits)
@@ -229,7 +229,7 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
 
 
 def _links(hit: ToolHit) -> str:
-    """For whom a tool is there, and what to use in its place; empty where neither."""
+    """Tools that a tool is needed for or goes with, and its replacement; may be empty."""
     told = [f"needed for {', '.join(hit.needed_for)}"] if hit.needed_for else []
     told += [f"goes with {', '.join(hit.goes_with)}"] if hit.goes_with else []
     told += [f"deprecated, use {hit.replaced_by}"] if hit.replaced_by else []
@@ -237,7 +237,7 @@ def _links(hit: ToolHit) -> str:
 
 
 def print_tools(tools: Sequence[ToolSpec], of: int) -> None:
-    """A listing, in the order given, of so many in all."""
+    """Print a list of tools in the given order; `of` is the number of all tools."""
     taken = 2 + max((len(tool.id) for tool in tools), default=0)
     rows: list[tuple[str, str]] = []
     for tool in tools:
@@ -250,7 +250,7 @@ def print_tools(tools: Sequence[ToolSpec], of: int) -> None:
 
 
 def print_spec(tool: ToolSpec, links: ToolLinks) -> None:
-    """Everything that is known of one tool."""
+    """Print all stored facts of a tool."""
     out.print(f"[bold]{escape(tool.id)}[/]{'' if tool.enabled else ' [yellow](disabled)[/]'}")
     if tool.description:
         out.print(escape(tool.description))
@@ -292,7 +292,7 @@ def print_health(facts: dict[str, dict[str, Any]], problems: list[dict[str, str]
 
 
 def print_decision(decision: Decision) -> None:
-    """The route, what was read of the turn, the tools, and the passages."""
+    """Print the route, the context, the tools and the passages of a decision."""
     route = decision.route
     corrected = f" [dim](first guess: {route.corrected_from})[/]" if route.corrected_from else ""
     out.print(f"[bold]{route.kind}[/]{corrected}  [dim]{escape(route.reason)}[/]")
@@ -351,7 +351,7 @@ def _print_selected(hits: tuple[ToolHit, ...]) -> None:
 
 
 def print_decisions(summary: DecisionSummary) -> None:
-    """All tables of a summary that has any decisions."""
+    """Print all tables of a summary with decisions."""
     from toolcrib.evaluation.tables import decision_tables
 
     since, until = (
@@ -364,7 +364,7 @@ def print_decisions(summary: DecisionSummary) -> None:
             out.print()
             _print_text_table(table)
     if not summary.feedback:
-        out.print("[dim]no decision has feedback or an outcome: nobody knows which were right[/]")
+        out.print("[dim]no decision has feedback or an outcome, so accuracy is unknown[/]")
     if summary.unreadable:
         out.print(f"[yellow]unreadable records left out: {summary.unreadable:,}[/]")
 
@@ -378,11 +378,11 @@ def _print_text_table(given: TextTable) -> None:
 # -- an evaluation ---------------------------------------------------------------------------
 
 MIN_INTERVAL_COLUMNS = 110
-"""From so many columns on there is room for intervals; JSON and the report always have them."""
+"""Columns of a terminal that intervals need; JSON and the report always have them."""
 
 
 def print_evaluation(found: Evaluation) -> None:
-    """A table a set, and one of the means over all sets."""
+    """Print a table for each set, and a table of means over all sets."""
     for one in found.sets.values():
         _print_set(one)
     if len(found.sets) > 1:
@@ -437,7 +437,7 @@ def _print_systems(
 
 
 def _mark(result: SystemResult, name: str) -> str:
-    """Half of a measure's interval where there is room, and a star if it is significant."""
+    """Half of a measure's interval if there is room, and a star for a significant difference."""
     interval, against = result.measures.get(name), result.against_first.get(name)
     if interval is None:
         return ""
@@ -447,7 +447,7 @@ def _mark(result: SystemResult, name: str) -> str:
 
 
 def print_choices(results: Sequence[ChoiceResult]) -> None:
-    """A row a set, what was chosen in place of what is right, and what was missing."""
+    """Print a row for each set, then wrong choices and missing choices."""
     from toolcrib.evaluation.tables import choice_overview
 
     _print_text_table(choice_overview(results))
@@ -466,7 +466,7 @@ def print_choices(results: Sequence[ChoiceResult]) -> None:
 
 
 def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:
-    """Print measures that fell, and measures that are gone."""
+    """Print measures that dropped, and measures that are missing now."""
     for fall in falls:
         sure = "" if fall.p is None else f", p = {fall.p:.3f}"
         place = escape(f"{fall.data_set} / {fall.system} / {fall.measure}")
@@ -479,7 +479,7 @@ def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:
 
 
 def print_mistakes(name: str, made: Mistakes) -> None:
-    """The worst queries, the pairs taken for each other, the words in no tool."""
+    """Print the worst queries, confused pairs of tools, and words in no tool."""
     out.print(f"\n[bold]{escape(name)}[/]")
     for mistake in made.worst:
         out.print(f"{mistake.value:.2f}  {escape(mistake.text)}")
@@ -514,7 +514,7 @@ def print_guidance(found: GuidanceEvaluation) -> None:
 
 
 def print_steps(found: StepEvaluation) -> None:
-    """Print the share of first uses whose tool is shown, in percent: of all, and mean of tasks."""
+    """Print the share of first uses whose tool is shown, in percent: overall, and mean by task."""
     ks = list(next(iter(found.scores.values())).shown)
     table = Table("asked by", *(f"first {k}" for k in ks), *(f"first {k}, by task" for k in ks))
     for way, scores in found.scores.items():
@@ -529,8 +529,8 @@ def print_steps(found: StepEvaluation) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a page or a file that a command was asked for."""
-    from toolcrib.store.folder import writing
+    """Write a file that the user named."""
+    from toolcrib.store.folder import write_errors
 
-    with writing(path):
+    with write_errors(path):
         path.write_text(text, encoding="utf-8")

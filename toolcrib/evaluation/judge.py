@@ -27,7 +27,7 @@ from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import SearchOptions
-from toolcrib.store.folder import write_atomically, writing
+from toolcrib.store.folder import write_atomically, write_errors
 
 JUDGE_PROMPT_VERSION = "judge-1"
 
@@ -148,7 +148,7 @@ async def judge_queries(
                 failed.append(Refusal("the judge", query.id, str(error)))
             else:
                 made = _read_grades(query, pool, grades, model.name)
-                with writing(file), file.open("a", encoding="utf-8") as lines:
+                with write_errors(file), file.open("a", encoding="utf-8") as lines:
                     lines.write(made.model_dump_json(exclude={"forbidden", "candidates"}) + "\n")
                 judged.append(made)
                 pools[query.id] = tuple(spec.id for spec in pool)

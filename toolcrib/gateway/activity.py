@@ -17,7 +17,7 @@ from mcp.server.session import ServerSession
 from mcp.types import CallToolRequestParams, TextContent
 from mcp.types import Tool as McpTool
 
-from toolcrib.access.activity import STATE_EVERY_S, ActivityLog, shown_arguments
+from toolcrib.access.activity import STATE_EVERY_S, ActivityLog, redacted_arguments
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreError
 from toolcrib.gateway.catalog import CALL_TOOLS, CatalogEntry
@@ -103,7 +103,7 @@ class GatewayRecorder(Middleware):
                 server=entry.spec.server if entry else "",
                 tool=entry.spec.id if entry else name[:MAX_UNKNOWN_NAME_CHARS],
                 by=(token and token.client_id) or None,
-                arguments=shown_arguments(arguments or {}) if self._keeps_arguments else None,
+                arguments=redacted_arguments(arguments or {}) if self._keeps_arguments else None,
                 **about,
             )
         )

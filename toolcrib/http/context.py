@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from toolcrib.access.keys import ANYONE, Caller, within
+from toolcrib.access.keys import ANYONE, Caller, intersection
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.crib import Crib
 from toolcrib.errors import DeadlineError, ForbiddenError
@@ -83,7 +83,7 @@ class RequestContext(RequestSummary):
 
     def scope(self, requested: Scope | None = None) -> Scope:
         """Caller's scope, narrowed to the requested one."""
-        return within(self.caller.scope(), requested)
+        return intersection(self.caller.scope(), requested)
 
     def quarantine(self) -> Quarantine:
         """Quarantine of the namespace."""

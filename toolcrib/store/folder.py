@@ -2,7 +2,7 @@
 
     DIR/crib.lock   DIR/current   DIR/g0001/{shard/, layout.json, meta.json}   DIR/next/...
 
-Long work happens in a new generation, which is swapped in by one rename. A closed generation has a
+Long work is done in a new generation, which one rename makes live. A closed generation has a
 `checksums.json` of its files.
 """
 
@@ -36,7 +36,7 @@ LAYOUT_FILE = "layout.json"
 CHECKSUMS_FILE, CHECKSUM_METHOD = "checksums.json", "crc32"
 
 ENGINE_CONFIG_FILE = "edge_config.json"
-"""File that the engine writes anew, its keys in any order, whenever it loads a shard."""
+"""File that the engine rewrites, with its keys in any order, whenever it loads a shard."""
 
 BLOCK_BYTES = 2**16
 """Bytes that are copied or digested at once; a block of zeros becomes a hole."""
@@ -47,20 +47,20 @@ REINDEX_HINT = "index the sources again: `toolcrib index SOURCE... --store NEW_F
 
 MEMORY_PREFIX = "toolcrib-memory-"
 UNLOCKED_FOLDER_S = 60
-"""Age from which a temporary folder without an owner is removed; a new one is locked by then."""
+"""Age from which an unlocked temporary folder is removed; a new folder is locked by then."""
 
 LOGINS_FOLDER = "logins"
 """Folder of the gateway's logins at servers."""
 
 NEIGHBOUR_NAMES = re.compile(rf"library|tenants|{LOGINS_FOLDER}|ledger\.db.*")
-"""Names beside a store of tools that may exist before the store."""
+"""Names of files that may be in a folder before the store of tools is."""
 
 
 def lock_folder(folder: Path) -> FileLock:
-    """Make the folder if need be and take its lock at once; it ends with the process.
+    """Make the folder if missing, and lock it; the lock ends with the process.
 
-    Our lock comes before the engine's: a second process that only meets the engine's lock can make
-    the first one's next flush fail.
+    Our lock is taken before the engine's: a second process that tries the engine's lock can make
+    the next flush of the first process fail.
 
     Raises:
         StoreLockedError: another process holds the lock; the message names the process.
@@ -69,7 +69,7 @@ def lock_folder(folder: Path) -> FileLock:
     holder = folder / HOLDER_FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # One thread may open a store, and another one close it.
+        # A store may be opened in one thread and closed in another.
         lock = FileLock(folder / LOCK_FILE, thread_local=False)
         lock.acquire(timeout=0)
         # On a full disk the file stays empty, and the message names no process.
@@ -79,9 +79,9 @@ def lock_folder(folder: Path) -> FileLock:
         raise StoreLockedError(_lock_message(folder, holder)) from None
     except OSError as error:
         raise StoreWriteError(
-            f"the store {folder} cannot be written to ({error.strerror}), which its engine does "
+            f"the store {folder} cannot be written to ({error.strerror}), which the engine needs "
             "even to search; give this user the right to write there, or name another folder with "
-            "--store, such as a copy of this one"
+            "--store, such as a copy of this folder"
         ) from error
     return lock
 
@@ -99,17 +99,17 @@ def _lock_message(folder: Path, holder: Path) -> str:
 
 @contextmanager
 def file_lock(path: Path, *, timeout_s: float) -> Generator[None]:
-    """Lock by a file, which is removed while the lock is held: a waiting process makes it anew.
+    """Lock by a file, which is removed before the release: a waiting process makes a new file.
 
     Raises:
-        filelock.Timeout: another process holds the lock all the time.
+        filelock.Timeout: another process held the lock for `timeout_s`.
         OSError: the file cannot be made.
     """
     with FileLock(path, timeout=timeout_s):
         try:
             yield
         finally:
-            # Windows removes no open file; there the lock does it when it is released.
+            # Windows removes no open file; there the release of the lock removes it.
             with suppress(OSError):
                 path.unlink()
 
@@ -117,7 +117,7 @@ def file_lock(path: Path, *, timeout_s: float) -> Generator[None]:
 def temporary_folder() -> tuple[Path, Callable[[], None]]:
     """Make the folder of a store in memory; return it with the function that removes it.
 
-    Folders of processes that were killed are removed first: nobody holds their locks.
+    Unlocked folders are removed first: their processes were killed.
     """
     for old in Path(tempfile.gettempdir()).glob(f"{MEMORY_PREFIX}*"):
         with suppress(OSError, StoreLockedError, StoreWriteError):
@@ -135,7 +135,7 @@ def temporary_folder() -> tuple[Path, Callable[[], None]]:
 
 
 def require_space(folder: Path, least: int) -> None:
-    """Check that a number of bytes is free: without space, an engine with memory maps is killed."""
+    """Check that a number of bytes is free: without space, a write by memory map kills us."""
     free = shutil.disk_usage(folder).free
     if free < least:
         raise StoreWriteError(
@@ -145,15 +145,15 @@ def require_space(folder: Path, least: int) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file so that a crash leaves the old content or the new, never a part.
+    """Replace a file so that a crash leaves the whole old or the whole new content.
 
-    The file keeps its mode, and the text its ends of lines.
+    The file keeps its mode, and the text its line ends.
 
     Raises:
         StoreWriteError: the disk refuses.
     """
     draft = path.with_name(f".{path.name}.draft")
-    with writing(path):
+    with write_errors(path):
         with draft.open("w", encoding="utf-8", newline="") as file:
             if path.exists():
                 shutil.copymode(path, draft)
@@ -165,8 +165,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Generator[None]:
-    """Report an error of the file system as one of writing this path: a StoreWriteError."""
+def write_errors(path: Path) -> Generator[None]:
+    """Turn an error of the file system into a StoreWriteError that names this path."""
     try:
         yield
     except OSError as error:
@@ -177,8 +177,8 @@ def sync_file(path: Path) -> None:
     """Flush a file, or the names in a folder, to the disk, memory maps included."""
     is_windows = os.name == "nt"
     if is_windows and path.is_dir():
-        return  # which opens no folders
-    # Windows flushes only what may be written.
+        return  # Windows opens no folders
+    # Windows flushes only files that are open for writing.
     handle = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -196,13 +196,13 @@ def sync_tree(folder: Path, *, names_only: bool = False) -> None:
 def sync_names(folder: Path) -> None:
     """Flush the names of a folder and of its parents to the disk."""
     for above in folder.absolute().parents:
-        # Others' folders may be closed to us, and were there before.
+        # A parent folder may be unreadable to this user, and existed before.
         with suppress(OSError):
             sync_file(above)
 
 
 def allocated_bytes(folder: Path) -> int:
-    """Bytes that a folder's files take on the disk, without their holes."""
+    """Bytes that a folder's files take on the disk, without holes."""
     found = [file.stat() for file in _files(folder)]
     return sum(getattr(each, "st_blocks", -(-each.st_size // 512)) * 512 for each in found)
 
@@ -230,9 +230,9 @@ def copy_sparsely(source: Path, target: Path) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    with source.open("rb") as reading, target.open("wb") as writing:
+    with source.open("rb") as reading, target.open("wb") as write_errors:
         size = os.fstat(reading.fileno()).st_size
-        writing.truncate(size)
+        write_errors.truncate(size)
         position = 0
         while position < size:
             try:
@@ -242,9 +242,9 @@ def _copy_file(source: Path, target: Path) -> None:
             position = os.lseek(reading.fileno(), start, os.SEEK_HOLE)
             while start < position:
                 chunk = os.pread(reading.fileno(), min(position - start, BLOCK_BYTES), start)
-                # A file system in memory takes for data what was only looked at.
+                # A file system in memory counts holes that were read as data.
                 if chunk != ZEROS[: len(chunk)]:
-                    os.pwrite(writing.fileno(), chunk, start)
+                    os.pwrite(write_errors.fileno(), chunk, start)
                 start += len(chunk)
 
 
@@ -252,7 +252,7 @@ def _copy_file(source: Path, target: Path) -> None:
 class Checksums:
     """Content of a generation when it was closed: number of points, and a digest by file.
 
-    `written`: number of points that were ever written, None where unknown.
+    `written`: number of points that were ever written, None if unknown.
     """
 
     points: int
@@ -261,7 +261,7 @@ class Checksums:
 
     @classmethod
     def of(cls, generation: Path, points: int, written: int | None) -> Checksums:
-        """Digest every file of a generation: writes through memory maps leave no time stamp."""
+        """Digest every file of a generation: writes by memory map change no time stamp."""
         named = ((file.relative_to(generation).as_posix(), file) for file in _files(generation))
         files = {
             name: _digest(file)
@@ -274,10 +274,10 @@ class Checksums:
     def check(cls, generation: Path) -> Checksums | None:
         """Check that a generation has not changed since it was closed.
 
-        None where it was never closed, or by another way to digest files.
+        None if it was never closed, or closed with another kind of digest.
 
         Raises:
-            StoreDamagedError: it is not; the error names the first file that differs.
+            StoreDamagedError: a file has changed; the error names the first.
         """
         path = generation / CHECKSUMS_FILE
         if not path.exists():
@@ -295,19 +295,19 @@ class Checksums:
         wrong = sorted(k for k in {*files, *found.files} if files.get(k) != found.files.get(k))
         if wrong:
             raise StoreDamagedError(
-                f"{generation / wrong[0]} is not as it was when the index was closed"
-                f"{f', nor are {len(wrong) - 1} more files' if wrong[1:] else ''}; {REINDEX_HINT}"
+                f"{generation / wrong[0]} has changed since the index was closed"
+                f"{f', and {len(wrong) - 1} more files too' if wrong[1:] else ''}; {REINDEX_HINT}"
             )
         return found
 
     def write(self, generation: Path) -> None:
-        """Write the checksums into the generation; nothing else may be written to it afterwards."""
+        """Write the checksums into the generation, as the last write to it."""
         kept = {"method": CHECKSUM_METHOD} | asdict(self)
         write_atomically(generation / CHECKSUMS_FILE, json.dumps(kept, sort_keys=True))
 
     @staticmethod
     def remove(generation: Path) -> None:
-        """Remove the checksums, durably, before anything is written."""
+        """Remove the checksums durably, before the first write."""
         (generation / CHECKSUMS_FILE).unlink(missing_ok=True)
         sync_file(generation)
 
@@ -315,7 +315,7 @@ class Checksums:
 def _digest(file: Path) -> str:
     """CRC-32 of a file's bytes, and its size; holes count as zeros.
 
-    Six times as fast as a cryptographic digest: damage is looked for, not forgery.
+    Six times as fast as a cryptographic digest, which only forgery would need.
     """
     digest = position = 0
     if file.name == ENGINE_CONFIG_FILE:
@@ -337,7 +337,7 @@ def _digest(file: Path) -> str:
 
 
 def holds_store(folder: Path) -> bool:
-    """Say whether a store was ever made in a folder, complete or not."""
+    """True if a folder has a store, complete or not."""
     return (folder / POINTER_FILE).exists() or any(folder.glob(f"g*/{META_FILE}"))
 
 
@@ -347,7 +347,7 @@ class Generations:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.next_folder = folder / NEXT_FOLDER
-        """Folder in which a store is built that will replace this one."""
+        """Folder of the store that will replace this store."""
 
     def current(self) -> Path | None:
         """The live generation; None in a new folder.
@@ -365,32 +365,32 @@ class Generations:
                 f"{pointer} cannot be read ({error}); {REINDEX_HINT}"
             ) from error
         if not _is_generation(name) or not (self.folder / name / "shard").is_dir():
-            raise StoreDamagedError(f"{pointer} names {name!r}, which is not there; {REINDEX_HINT}")
+            raise StoreDamagedError(f"{pointer} names {name!r}, which is missing; {REINDEX_HINT}")
         return self.folder / name
 
     def _only_complete(self) -> Path | None:
-        """The one complete generation, where no pointer names it."""
+        """The only complete generation, in place of a missing pointer."""
         whole = sorted(path.parent for path in self.folder.glob(f"g*/{META_FILE}"))
         if len(whole) > 1:
             raise StoreDamagedError(
                 f"{self.folder / POINTER_FILE} is missing, and there are {len(whole)} generations; "
-                f"write the name of the one to use into it: `echo {whole[-1].name} > "
+                f"write the name of the right generation to it: `echo {whole[-1].name} > "
                 f"{self.folder / POINTER_FILE}`"
             )
         if whole:
             self.make_current(whole[0])
         return whole[0] if whole else None
 
-    def require_ours(self) -> None:
-        """Check that the folder may become a store, before anything is written into it.
+    def require_store_or_empty(self) -> None:
+        """Check that the folder is a store or empty, before the first write.
 
         Raises:
-            StoreDamagedError: the folder is no store, and holds other files.
+            StoreDamagedError: the folder is no store, and has other files.
         """
         try:
             names = sorted(path.name for path in self.folder.iterdir())
         except OSError:
-            # There is no folder yet, or its lock tells why it cannot be used.
+            # There is no folder yet, or its lock will raise the error.
             return
         ours = {LOCK_FILE, HOLDER_FILE, NEXT_FOLDER, f".{POINTER_FILE}.draft"}
         strangers = [
@@ -405,16 +405,16 @@ class Generations:
             )
 
     def unused(self) -> Path:
-        """The path of a generation that is not there yet."""
+        """The path of a new generation."""
         taken = [int(p.name[1:]) for p in self.folder.iterdir() if _is_generation(p.name)]
         return self.folder / f"g{max(taken, default=0) + 1:04d}"
 
     def make_current(self, generation: Path) -> None:
-        """Point to a complete generation, durably."""
+        """Make a complete generation the live one, durably."""
         write_atomically(self.folder / POINTER_FILE, generation.name + "\n")
 
     def remove_others(self, live: Path) -> None:
-        """Remove the folders that a finished or broken-off run left."""
+        """Remove the folders that a finished or interrupted run left."""
         for path in self.folder.iterdir():
             if path != live and (_is_generation(path.name) or path.name == NEXT_FOLDER):
                 shutil.rmtree(path, ignore_errors=True)
@@ -451,11 +451,11 @@ class LazyStore:
 
     @property
     def exists(self) -> bool:
-        """Say whether the store was ever made, without making it."""
+        """True if the store exists; does not make it."""
         return self._store is not None or self._exists()
 
     def open(self) -> Store:
-        """The store, made if missing; an error once this was closed."""
+        """The store, made if missing; an error after `close`."""
         with self._lock:
             if self._store is None:
                 if self._is_closed:
