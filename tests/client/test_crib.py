@@ -115,7 +115,7 @@ async def test_what_was_learned_is_told_and_taken_back_as_by_an_embedded_crib():
 def test_where_nothing_is_learned_both_say_so(service):
     with service.crib() as crib, Crib.open(":memory:", settings=free_of_models()) as embedded:
         for each in (crib, embedded):
-            with pytest.raises(LearningOffError, match=r"learning\.enabled is off"):
+            with pytest.raises(LearningOffError, match=r"set learning\.enabled"):
                 each.learning_status()
 
 
@@ -134,8 +134,8 @@ def test_an_enrichment_is_read_on_this_side_and_audited_on_the_other(crib, tmp_p
     report = crib.index_tools(TOOLS[0], enrichments=[path])
     assert [each.place for each in report.dropped] == ["gone"]
     assert crib.get_tool("mail/send_mail").enrichment == Enrichment(purpose="Write to a friend.")
-    (refusal,) = crib.index_tools(TOOLS[0], sent).refused
-    assert "held back" in refusal.reason
+    (reply_failure,) = crib.index_tools(TOOLS[0], sent).refused
+    assert "held back" in reply_failure.reason
     assert crib.get_tool("mail/send_mail").enrichment is not None
 
 

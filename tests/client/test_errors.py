@@ -9,7 +9,13 @@ import pytest
 
 from tests.conftest import error_kinds
 from toolcrib import errors
-from toolcrib.client.transport import LOCAL_ERRORS, Reply, error_class, refusal, silence
+from toolcrib.client.transport import (
+    LOCAL_ERRORS,
+    Reply,
+    connection_failure,
+    error_class,
+    reply_failure,
+)
 from toolcrib.errors import (
     DeadlineError,
     ForbiddenError,
@@ -34,7 +40,7 @@ NAMED = {UnknownToolError, UnknownCollectionError}
 def told(status, body, kind="application/problem+json", about="", **headers):
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     found = {"content-type": kind, **{k.replace("_", "-"): v for k, v in headers.items()}}
-    return refusal(
+    return reply_failure(
         Reply(status, found, content, httpx2.codes.get_reason_phrase(status)), PLACE, about
     )
 
@@ -42,7 +48,9 @@ def told(status, body, kind="application/problem+json", about="", **headers):
 def over_the_wire(error, about=""):
     response = problem_response(error, "r-1")
     headers = dict(response.headers.items())
-    return refusal(Reply(response.status_code, headers, bytes(response.body)), PLACE, about).error
+    return reply_failure(
+        Reply(response.status_code, headers, bytes(response.body)), PLACE, about
+    ).error
 
 
 def test_every_error_is_found_by_the_name_that_problems_have_for_it():
@@ -149,7 +157,7 @@ def test_other_answers_are_told_by_their_words_as_far_as_there_are_some(body, ki
 )
 def test_when_to_ask_again_is_read_however_it_is_told(headers, body, after_s):
     reply = Reply(503, {"content-type": "application/json", **headers}, json.dumps(body).encode())
-    failed = refusal(reply, PLACE, "")
+    failed = reply_failure(reply, PLACE, "")
     assert (failed.after_s, failed.error.retry_after_s) == (after_s, after_s)
 
 
@@ -162,7 +170,7 @@ def test_a_problem_of_strange_shape_is_still_one():
 
 
 @pytest.mark.parametrize(
-    ("failure", "kind", "passing", "unworked"),
+    ("failure", "kind", "transient", "unprocessed"),
     [
         (httpx2.ConnectError("refused"), ServiceUnavailableError, True, True),
         (httpx2.ConnectTimeout("late"), ServiceUnavailableError, True, True),
@@ -175,8 +183,12 @@ def test_a_problem_of_strange_shape_is_still_one():
         (httpx2.InvalidURL("no URL"), ServiceError, False, False),
     ],
 )
-def test_silence_is_told_by_its_reason(failure, kind, passing, unworked):
-    failed = silence(failure, httpx2, PLACE, 10)
-    assert (type(failed.error), failed.passing, failed.unworked) == (kind, passing, unworked)
+def test_silence_is_told_by_its_reason(failure, kind, transient, unprocessed):
+    failed = connection_failure(failure, httpx2, PLACE, 10)
+    assert (type(failed.error), failed.transient, failed.unprocessed) == (
+        kind,
+        transient,
+        unprocessed,
+    )
     assert PLACE in str(failed.error)
     assert isinstance(failed.error, ToolcribError)

@@ -38,9 +38,9 @@ def test_tools_go_in_one_request_with_where_they_came_from(faulty, crib, tmp_pat
     (request,) = faulty.record.arrived
     assert request.path == "/v1/tools?prune=true&server=mail"
     assert request.headers["content-type"] == KIND
-    tool, refusal = map(json.loads, request.body.splitlines())
+    tool, reply_failure = map(json.loads, request.body.splitlines())
     assert (tool[0], tool[1]["id"]) == ("a ToolSpec", "mail/send")
-    assert refusal[1]["source"] == str(missing)
+    assert reply_failure[1]["source"] == str(missing)
 
 
 def test_passages_bring_their_collections(faulty, crib):
@@ -111,6 +111,6 @@ def test_what_cannot_be_sent_goes_as_a_refusal_and_keeps_nothing_out(faulty, cri
         crib.index_passages([bad, Passage("rules", "a.md", "One.")])
     else:
         crib.index_tools(bad, SEND)
-    good, refusal = map(json.loads, faulty.record.arrived[0].body.splitlines())
+    good, reply_failure = map(json.loads, faulty.record.arrived[0].body.splitlines())
     assert "reason" not in good[1]
-    assert said in refusal[1]["reason"]
+    assert said in reply_failure[1]["reason"]

@@ -82,25 +82,25 @@ if TYPE_CHECKING:
 
 PAGE_DECISIONS = 200
 PAGE_TOOLS = 500
-"""Tools a page of a list: the most that a service gives."""
+"""Tools on a page of a list: the service's maximum."""
 
 
 async def _run(work: Callable[[], Any]) -> Any:
-    """Run work in a thread; a cancelled caller does not wait for its end."""
+    """Run work in a thread; a cancelled caller does not wait until it ends."""
     threads = import_extra("anyio.to_thread", CLIENT_FEATURE, CLIENT_EXTRA)
     return await threads.run_sync(work, abandon_on_cancel=True)
 
 
 class RemoteCrib:
-    """A crib behind a service's URL, with the methods and errors of one that is embedded.
+    """A crib behind a service's URL, with the methods and errors of an embedded crib.
 
-    Sources of tools and documents are read on this side. `timeout_s` is for one attempt; up to
-    `attempts` are made where that does no harm, with the pauses that the service asks for. Every
-    call has an `a...` method, which runs it in a thread, and raises `ServiceError` or one below it
-    where the service does not answer as it should. Safe for several threads. A context manager.
+    The client reads sources of tools and documents itself. `timeout_s` is for one attempt; a
+    harmless retry is made up to `attempts` times in all, after the pause that the service states.
+    Every method has an asynchronous twin, named `a...`, and raises `ServiceError` or a subclass if
+    the service fails. Safe for several threads. A context manager.
 
     Raises:
-        SettingsError: `url` is no URL of a service, or a key cannot be one.
+        SettingsError: `url` is no URL of a service, or `api_key` has characters that no key has.
         MissingExtraError: the extra `client` is not installed.
     """
 
@@ -128,7 +128,7 @@ class RemoteCrib:
         enrichments: Sequence[str | Path | Enrichments] = (),
         progress: Listener | None = None,
     ) -> IndexReport:
-        """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
+        """As `Crib.index_tools`; tools that the service holds for approval are refused too."""
         from toolcrib.indexers.enrichment import prepare_entries
 
         require_sources(sources, prune=prune)
@@ -146,7 +146,7 @@ class RemoteCrib:
             try:
                 self._transport.ask(NoneType, "DELETE", _tool_path(tool_id), about=tool_id)
             except UnknownToolError:
-                # Removed already, perhaps by an earlier attempt whose answer was lost.
+                # Removed already: perhaps by an attempt whose answer was lost.
                 continue
 
     def find_tools(
@@ -155,7 +155,7 @@ class RemoteCrib:
         k: int | Literal["auto"] = 5,
         **options: Unpack[SearchKeywords],
     ) -> FindResult:
-        """As `Crib.find_tools`, within what the key allows; numbers have six decimals."""
+        """As `Crib.find_tools`, within the key's grant; numbers have six decimals."""
         search = search_options(k, options)
         check_search(query, search)
         coverage = search.coverage
@@ -184,7 +184,7 @@ class RemoteCrib:
     def check_tools(
         self, *ids: str, scope: Scope | None = None, held: Iterable[ToolSpec] = ()
     ) -> tuple[ToolReadiness, ...]:
-        """As `Crib.check_tools`; of what the key may not see, the service says `unknown`."""
+        """As `Crib.check_tools`; a tool that the key may not see is `unknown`."""
         known = {each.id for each in held}
         body = _body(ids=list(dict.fromkeys(ids)), scope=scope)
         found = self._transport.ask(CheckedTools, "POST", "/v1/tools/check", body).tools
@@ -214,7 +214,7 @@ class RemoteCrib:
         return self._transport.ask(ToolPage, "POST", "/v1/tools/list", body)
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
-        """As `Crib.facets`; with a scope, all tools in reach are listed for it."""
+        """As `Crib.facets`; with a scope, the tools are listed and counted here."""
         if scope is None:
             return self._transport.ask(Facets, "GET", "/v1/facets")
         tools = self.list_tools(scope=scope)
@@ -230,7 +230,7 @@ class RemoteCrib:
         progress: Listener | None = None,
     ) -> IndexReport:
         """As `Crib.index_docs`."""
-        # The loaders import parsers of every format; a question needs none of them.
+        # The loaders import parsers of every format, which other methods do not need.
         from toolcrib.indexers.documents.sources import passages
         from toolcrib.settings import DocumentSettings
 
@@ -266,7 +266,7 @@ class RemoteCrib:
             path = f"/v1/collections/{path_segment(collection)}"
             self._transport.ask(NoneType, "DELETE", path, about=collection)
         except UnknownCollectionError:
-            # Removed already, perhaps by an earlier attempt whose answer was lost.
+            # Removed already: perhaps by an attempt whose answer was lost.
             return 0
         return counts[collection]
 
@@ -322,7 +322,7 @@ class RemoteCrib:
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
     ) -> Decision:
-        """As `Crib.route`; the service's log says by which key."""
+        """As `Crib.route`; the service's log has the id of the key."""
         _check_k(k)
         options = asdict(KnowledgeOptions(passages, collections, token_budget))
         options["passages"] = options.pop("k")
@@ -374,12 +374,12 @@ class RemoteCrib:
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
-        """As `Crib.report_outcome`; not repeated if it may have been done."""
+        """As `Crib.report_outcome`; no retry if the service may have logged the outcome."""
         body = _body(decision_id=decision_id, tool=tool, outcome=outcome, took_ms=took_ms)
         self._transport.ask(NoneType, "POST", "/v1/outcomes", body, repeatable=False)
 
     def feedback(self, decision_id: str, **given: Unpack[FeedbackKeywords]) -> None:
-        """As `Crib.feedback`; not repeated if it may have been done."""
+        """As `Crib.feedback`; no retry if the service may have logged the feedback."""
         try:
             checked = Feedback.model_validate(given)
         except ValidationError as error:
@@ -389,7 +389,7 @@ class RemoteCrib:
 
     @property
     def recovery(self) -> RecoveryPolicy:
-        """Recovery policy for an agent's loop; never waits itself."""
+        """Recovery policy for an agent's loop; the caller does the waiting."""
         return RecoveryPolicy()
 
     def logged_records(self) -> list[dict[str, Any]]:
@@ -428,30 +428,30 @@ class RemoteCrib:
     # -- quarantine -------------------------------------------------------------------
 
     def held_tools(self) -> tuple[Held, ...]:
-        """Held tools in reach, oldest first."""
+        """Held tools in scope, oldest first."""
         return self._transport.ask(HeldTools, "GET", "/v1/quarantine").held
 
     def approve_tool(self, tool_id: str, digest: str) -> None:
-        """Approve a held tool with the digest that a person has seen.
+        """Approve a held tool, if its digest is still the reviewed digest.
 
         Raises:
             UnknownToolError: nothing is held under this id.
             ToolChangedError: the held tool has another digest.
             ForbiddenError: the key sent the tool itself, or may not write.
         """
-        self._judge(tool_id, {"verdict": "approve", "digest": digest})
+        self._post_verdict(tool_id, {"verdict": "approve", "digest": digest})
 
     def reject_tool(self, tool_id: str) -> None:
-        """Drop a held tool; if it comes again it is screened again.
+        """Drop a held tool; if a source has it again, it is screened again.
 
         Raises:
             UnknownToolError: nothing is held under this id.
         """
-        self._judge(tool_id, {"verdict": "reject"})
+        self._post_verdict(tool_id, {"verdict": "reject"})
 
-    def _judge(self, tool_id: str, verdict: dict[str, str]) -> None:
+    def _post_verdict(self, tool_id: str, verdict: dict[str, str]) -> None:
         path = _tool_path(tool_id, under="/v1/quarantine")
-        # A second attempt would find nothing held.
+        # A second attempt would fail, as the tool is no longer held.
         self._transport.ask(NoneType, "POST", path, verdict, about=tool_id, repeatable=False)
 
     # -- asynchronous methods ----------------------------------------------------------------
@@ -504,7 +504,7 @@ class RemoteCrib:
     # -- life --------------------------------------------------------------------------------
 
     def info(self) -> tuple[StoreInfo, Identity]:
-        """Return the service's engine, tools in reach, encoder and digest of the index."""
+        """The service's engine, number of tools, encoder, and digest of the index."""
         ready = self._transport.ask(ServiceInfo, "GET", "/readyz")
         tools = self.facets().tools
         store = StoreInfo(ready.engine, self._transport.url, tools, optimised=True)

@@ -1,6 +1,6 @@
 """Transport: requests to a service, repeated where a retry helps, and answers as records.
 
-No redirect is followed, since the key would go along.
+Redirects are not followed, since they would carry the key.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ REQUEST = "urn:toolcrib:request:"
 MAX_SERVICE_REASON_CHARS = 300
 
 RETRYABLE_STATUSES = frozenset({429, 502, 503})
-"""Statuses after which the same request may work a moment later."""
+"""Statuses after which a retry may succeed."""
 
-UNWORKED_ERRORS = (errors.RateLimitedError, errors.OverloadedError)
+UNPROCESSED_ERRORS = (errors.RateLimitedError, errors.OverloadedError)
 """Errors that a service raises before it does any work."""
 
 ERROR_BY_STATUS: Mapping[int, type[ServiceError]] = {
@@ -50,15 +50,15 @@ ERROR_BY_STATUS: Mapping[int, type[ServiceError]] = {
     503: errors.ServiceUnavailableError,
     504: errors.DeadlineError,
 }
-"""Error of a status without a problem document, as of a proxy."""
+"""Error class by status, for answers without a problem document, as of a proxy."""
 
 LOCAL_ERRORS = (errors.SourceError, errors.MissingExtraError)
-"""Errors with facts that the wire lacks, or about the machine that raises them."""
+"""Errors that a service's problem does not stand for: about this machine, or with more fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer as received, with header names in lower case, and the phrase of its status."""
+    """Answer as received; header names are in lower case, `phrase` explains the status."""
 
     status: int
     headers: Mapping[str, str]
@@ -76,23 +76,23 @@ class Reply:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-class FailedError(Exception):
-    """Failure of one attempt, by `error`.
+class AttemptError(Exception):
+    """Failure of one attempt, with the `error` to raise.
 
-    `passing`: a later attempt may work, after `after_s` seconds if known. `unworked`: the service
-    did no work, so that any request may be repeated.
+    `transient`: a retry may succeed, after `after_s` seconds if known. `unprocessed`: the service
+    did no work, so that any request may be retried.
     """
 
     def __init__(
         self,
         error: ToolcribError,
         *,
-        passing: bool = False,
-        unworked: bool = False,
+        transient: bool = False,
+        unprocessed: bool = False,
         after_s: float | None = None,
     ) -> None:
         self.error, self.after_s = error, after_s
-        self.passing, self.unworked = passing, unworked
+        self.transient, self.unprocessed = transient, unprocessed
         super().__init__(error)
 
 
@@ -103,45 +103,47 @@ def error_class(slug: str) -> type[ToolcribError] | None:
     return found if isinstance(found, type) and issubclass(found, ToolcribError) else None
 
 
-def refusal(reply: Reply, place: str, about: str) -> FailedError:
+def reply_failure(reply: Reply, place: str, about: str) -> AttemptError:
     """Failure by an answer; `about` is the requested tool or collection."""
     problem = _problem(reply)
     after_s = _retry_after(reply, problem)
     error = _problem_error(problem, about, after_s) or _status_error(reply, problem, place, after_s)
     if request := str(problem.get("instance", "")).removeprefix(REQUEST):
         error.add_note(f"toolcrib request {request} at {place}")
-    return FailedError(
+    return AttemptError(
         error,
-        passing=reply.status in RETRYABLE_STATUSES,
-        unworked=isinstance(error, UNWORKED_ERRORS),
+        transient=reply.status in RETRYABLE_STATUSES,
+        unprocessed=isinstance(error, UNPROCESSED_ERRORS),
         after_s=after_s,
     )
 
 
-def silence(failure: Exception, httpx: Any, place: str, timeout_s: float) -> FailedError:
+def connection_failure(
+    failure: Exception, httpx: Any, place: str, timeout_s: float
+) -> AttemptError:
     """Failure of a request without a whole answer."""
     words = (
         str(failure).strip().partition("\n")[0][:MAX_SERVICE_REASON_CHARS] or type(failure).__name__
     )
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
         error = errors.ServiceUnavailableError(
-            f"the service at {place} cannot be reached ({words}): start it with `toolcrib serve`, "
+            f"the service at {place} cannot be reached ({words}): start `toolcrib serve` there, "
             "or correct the URL"
         )
-        return FailedError(error, passing=True, unworked=True)
+        return AttemptError(error, transient=True, unprocessed=True)
     if isinstance(failure, httpx.TimeoutException):
-        return _late(place, timeout_s)
+        return _timeout_failure(place, timeout_s)
     if isinstance(failure, httpx.TransportError) and not isinstance(
         failure, httpx.LocalProtocolError | httpx.UnsupportedProtocol
     ):
         error = errors.ServiceUnavailableError(f"the service at {place} broke off ({words})")
-        return FailedError(error, passing=True)
-    return FailedError(ServiceError(f"the service at {place} cannot be asked ({words})"))
+        return AttemptError(error, transient=True)
+    return AttemptError(ServiceError(f"the request to the service at {place} failed ({words})"))
 
 
-def _late(place: str, timeout_s: float) -> FailedError:
+def _timeout_failure(place: str, timeout_s: float) -> AttemptError:
     words = f"the service at {place} did not answer within {timeout_s:g} s"
-    return FailedError(errors.DeadlineError(words))
+    return AttemptError(errors.DeadlineError(words))
 
 
 def _problem(reply: Reply) -> dict[str, Any]:
@@ -179,8 +181,8 @@ def _status_error(
     if HTTPStatus.MULTIPLE_CHOICES <= reply.status < HTTPStatus.BAD_REQUEST:
         where = reply.headers.get("location", "").partition("?")[0][:MAX_SERVICE_REASON_CHARS]
         return ServiceError(
-            f"the service at {place} redirects to {where or 'another address'!r}, where the key is "
-            "not sent; if that is the service, give its URL"
+            f"the service at {place} redirects to {where or 'another address'!r}, to which the key "
+            "is not sent; if the service is there, give this URL"
         )
     kind = ERROR_BY_STATUS.get(reply.status, ServiceError)
     words = f"{reply.status} {reply.phrase}".strip()
@@ -201,12 +203,12 @@ def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
 
 
 def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
-    """Seconds to wait: by the problem, which is finer, else by the header."""
+    """Seconds to wait: by the problem, which has fractions, else by the header."""
     given: Any = problem.get("retry_after_s", reply.headers.get("retry-after"))
     try:
         seconds = float(given)
     except (TypeError, ValueError):
-        # A proxy may give a date: then the usual pause holds.
+        # A proxy may give a date, which is ignored: the usual pause applies.
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
@@ -218,26 +220,27 @@ CLIENT_FEATURE = "a crib at a URL"
 CLIENT_EXTRA = "client"
 
 IDLE_S = 30.0
-"""Seconds that an unused connection is kept: half the service's, because a request fails on a
-connection that is just closing."""
+"""Seconds that an unused connection is kept: half as long as the service keeps it, because a
+request fails on a connection that is just closing."""
 
 MAX_WAIT_S = 10.0
 """Longest requested wait before a retry; a longer one is raised as an error."""
 
 WAIT_JITTER = 0.2
-"""Share by which a requested wait is lengthened at random, so that clients spread."""
+"""Largest share that is added to a requested wait at random, so that clients do not all return
+at one moment."""
 
 MAX_ANSWER_BYTES = 256 * 2**20
 
 UPLOAD_SILENCE_S = 120.0
-"""Longest pause in the answer to an upload: an engine may build its graph meanwhile."""
+"""Longest pause in the answer to an upload: the engine may be building its graph."""
 
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
 _URL_EXAMPLE = "write it like https://tools.example.org"
 
 Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
-"""A source, and an entry of it."""
+"""Name of a source, and one of its entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +256,7 @@ class Transport:
     """Connections to one service. Safe for several threads.
 
     Raises:
-        SettingsError: `url` is no URL of a service, or a header cannot carry the rest.
+        SettingsError: `url` is no URL of a service, or an argument is impossible.
         MissingExtraError: the extra `client` is not installed.
     """
 
@@ -299,13 +302,12 @@ class Transport:
     ) -> _Record:
         """Send a request, and read its answer as a record; `about` is the tool or collection.
 
-        `NoneType` is the kind of an empty answer. A request that is not `repeatable` has another
-        effect if it is done twice.
+        `NoneType` is the kind of an empty answer. `repeatable`: the request is idempotent.
 
         Raises:
             QueryError: the body holds a value that JSON cannot.
             ToolcribError: an error of the service; `ServiceError` or a subclass if the service
-                does not answer, or not as toolcrib does.
+                does not answer, or gives an answer that is not toolcrib's.
         """
         content = _content(body)
 
@@ -355,11 +357,11 @@ class Transport:
             try:
                 return attempt()
             except http_errors as error:
-                raise silence(error, self._httpx, self.url, self._timeout_s) from error
+                raise connection_failure(error, self._httpx, self.url, self._timeout_s) from error
 
         try:
-            return self._retries(attempt_once, partial(_wait, repeatable=repeatable))
-        except FailedError as failed:
+            return self._retries(attempt_once, partial(_retry_decision, repeatable=repeatable))
+        except AttemptError as failed:
             raise failed.error from failed.__cause__
 
     def _reply(self, method: str, path: str, content: bytes | None) -> Reply:
@@ -368,7 +370,7 @@ class Transport:
         with self._client().stream(
             method, self.url + path, content=content, headers=headers
         ) as response:
-            return self._whole(response, until)
+            return self._read_reply(response, until)
 
     def _attempt_upload(
         self, path: str, query: Mapping[str, str], content: bytes, progress: Listener | None
@@ -383,37 +385,37 @@ class Transport:
             timeout=timeout,
         ) as response:
             if not response.is_success or "jsonl" not in response.headers.get("content-type", ""):
-                reply = self._whole(response, self._clock() + self._timeout_s)
+                reply = self._read_reply(response, self._clock() + self._timeout_s)
                 if not reply.is_good:
-                    raise refusal(reply, self.url, "")
+                    raise reply_failure(reply, self.url, "")
                 kind = reply.kind or "something"
-                raise self._foreign(ValueError(f"{kind} in place of JSON Lines"))
+                raise self._malformed_reply(ValueError(f"{kind} in place of JSON Lines"))
             for line in _lines(response.iter_bytes()):
                 try:
                     part = load(_Line, line)
                 except ValueError as error:
-                    raise self._foreign(error) from error
+                    raise self._malformed_reply(error) from error
                 if part.progress is not None and progress is not None:
                     progress(part.progress)
                 if part.problem is not None:
                     headers, problem = {"content-type": "application/json"}, to_json(part.problem)
                     status = part.problem.get("status", HTTPStatus.INTERNAL_SERVER_ERROR)
-                    raise refusal(Reply(status, headers, problem), self.url, "")
+                    raise reply_failure(Reply(status, headers, problem), self.url, "")
                 if part.report is not None:
                     return part.report
         error = ServiceError(f"the service at {self.url} broke off an upload; send it again")
-        raise FailedError(error, passing=True)
+        raise AttemptError(error, transient=True)
 
-    def _whole(self, response: Any, until: float) -> Reply:
+    def _read_reply(self, response: Any, until: float) -> Reply:
         """Read the whole answer, bounded in time and size."""
         body = bytearray()
         for piece in response.iter_bytes():
             body += piece
             if self._clock() > until:
-                raise _late(self.url, self._timeout_s)
+                raise _timeout_failure(self.url, self._timeout_s)
             if len(body) > MAX_ANSWER_BYTES:
                 most = f"{MAX_ANSWER_BYTES:,}"
-                raise FailedError(
+                raise AttemptError(
                     ServiceError(f"the service at {self.url} sent more than {most} bytes")
                 )
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -421,7 +423,7 @@ class Transport:
 
     def _read(self, kind: type[_Record], about: str, reply: Reply) -> _Record:
         if not reply.is_good:
-            raise refusal(reply, self.url, about)
+            raise reply_failure(reply, self.url, about)
         is_empty = kind is NoneType
         wanted = HTTPStatus.NO_CONTENT if is_empty else HTTPStatus.OK
         try:
@@ -431,13 +433,13 @@ class Transport:
                 raise ValueError(f"{reply.kind or 'something'} in place of JSON")  # noqa: TRY301
             return load(kind, b"null" if is_empty else reply.body)
         except ValueError as error:
-            raise self._foreign(error) from error
+            raise self._malformed_reply(error) from error
 
-    def _foreign(self, error: Exception) -> FailedError:
+    def _malformed_reply(self, error: Exception) -> AttemptError:
         words = " ".join(str(error).split())[:200]
-        return FailedError(
+        return AttemptError(
             ServiceError(
-                f"the service at {self.url} did not answer as toolcrib does ({words}); check "
+                f"the answer of the service at {self.url} is not toolcrib's ({words}); check "
                 "the URL, and the version of the service"
             )
         )
@@ -454,7 +456,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def path_segment(name: str) -> str:
     """Quote a name as one segment of a path."""
     if name in {".", ".."}:
-        # A path loses these segments, which mean "here" and "above".
+        # Clients resolve the segments "." and ".." away.
         return name.replace(".", "%2E")
     return quote(name, safe="", errors="surrogatepass")
 
@@ -468,11 +470,11 @@ def _content(body: Mapping[str, Any] | None) -> bytes | None:
         raise QueryError(f"the request holds a value that JSON cannot: {error}") from error
 
 
-def _wait(failure: Exception, *, repeatable: bool) -> bool | float:
-    """Decide on a retry: none (False), after the usual pause (True), or after some seconds."""
-    if not (isinstance(failure, FailedError) and failure.passing):
+def _retry_decision(failure: Exception, *, repeatable: bool) -> bool | float:
+    """Retry after a failure: never (False), after the usual pause (True), or after seconds."""
+    if not (isinstance(failure, AttemptError) and failure.transient):
         return False
-    if not (repeatable or failure.unworked):
+    if not (repeatable or failure.unprocessed):
         return False
     if not failure.after_s:
         return True
@@ -485,8 +487,8 @@ def _check_url(url: str) -> str:
     parts = _split(url)
     if parts.username is not None or parts.password is not None:
         raise errors.SettingsError(
-            "the URL of the service holds a user's name or password; leave them out, and give "
-            "the key as api_key"
+            "the URL of the service has a user name or password; remove them, and give the key "
+            "as api_key"
         )
     if parts.query or parts.fragment:
         raise errors.SettingsError(f"{url!r} must have no query and no fragment; {_URL_EXAMPLE}")
@@ -507,7 +509,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _header_value(name: str, value: str) -> str:
-    """Check that a header can carry a value; it may be a secret, so no error shows it."""
+    """Check that a header can carry a value; the error hides the value: it may be a secret."""
     if _HEADER_VALUE.fullmatch(value) is None:
         raise errors.SettingsError(
             f"{name} is empty, or has spaces, line ends or accents; give it without them"
@@ -536,13 +538,13 @@ def _upload_content(entries: Iterable[Entry]) -> bytes:
 def _line(source: str, item: ToolSpec | Passage | Refusal) -> bytes:
     line = b"[" + to_json(source) + b"," + dump(item) + b"]\n"
     if isinstance(item, ToolSpec):
-        # The service's parser refuses what is nested deeper than this parser takes.
+        # Parsed here too: the service refuses JSON that is nested too deeply.
         from_json(line)
     return line
 
 
 def _refused_line(source: str, item: ToolSpec | Passage | Refusal, reason: str) -> bytes:
-    """Line of an item that cannot be sent, as a refusal of a sync."""
+    """Line of an item that cannot be sent: a refusal, which the service reports."""
     match item:
         case ToolSpec():
             refused = Refusal("", item.id, reason)
@@ -550,9 +552,9 @@ def _refused_line(source: str, item: ToolSpec | Passage | Refusal, reason: str) 
             refused = Refusal(item.document, f"part {item.position + 1}", reason)
         case Refusal():
             refused = item
-    legible = Refusal(*map(_legible, (refused.source, refused.place, refused.reason)))
-    return to_json([_legible(source), as_json(legible)]) + b"\n"
+    legible = Refusal(*map(_without_surrogates, (refused.source, refused.place, refused.reason)))
+    return to_json([_without_surrogates(source), as_json(legible)]) + b"\n"
 
 
-def _legible(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()
