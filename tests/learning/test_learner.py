@@ -94,7 +94,7 @@ def test_a_key_that_contradicts_the_others_is_left_out_alone(crib):
     teach(crib, tool="chat/note", by="eve")
     status = crib.turns.learner.status()
     assert status.left_out == ("eve",)
-    assert learned(crib)["chat/note"].reason.startswith("the calls of its keys contradict")
+    assert learned(crib)["chat/note"].reason.startswith("its keys' calls contradict")
     assert learned(crib)["chat/post"].live
     assert first(crib) == "chat/post"
 
@@ -127,7 +127,7 @@ def test_words_are_kept_only_where_the_user_allows_it(crib, tmp_path, settings):
 def test_of_keys_one_session_does_not_teach_but_two_do(crib):
     teach(crib, by="ana", sessions="111")
     told = learned(crib)["chat/post"]
-    assert (told.live, told.reason, told.by) == (False, "only one session saw it", {"ana": 3})
+    assert (told.live, told.reason, told.by) == (False, "only one session used it", {"ana": 3})
     assert first(crib) == "chat/note"
     teach(crib, by="bob", sessions="123")
     assert learned(crib)["chat/post"].live

@@ -60,7 +60,7 @@ def test_what_gets_older_counts_less_and_what_is_not_there_not_at_all(seen, days
     for each in now.values():
         assert {one.encoder for one in each.examples} == {ENCODER}
     for tool, lesson in later.items():
-        assert lesson.worth[0] <= now[tool].worth[0]
+        assert lesson.weights[0] <= now[tool].weights[0]
 
 
 def test_an_observation_is_worth_half_after_90_days_and_half_of_that_where_the_tool_changed():
@@ -92,7 +92,7 @@ def test_a_key_that_is_left_out_gives_no_examples_and_is_still_counted():
     seen = [observation(by="ana"), observation(by="eve", session="t")]
     digests = {"a/x": "d"}
     (lesson,) = make_lessons(seen, digests, ENCODER, NOW, ("eve",))
-    assert (lesson.examples, len(lesson.of)) == ((seen[0],), 2)
+    assert (lesson.examples, len(lesson.observations)) == ((seen[0],), 2)
     assert make_lessons(seen, digests, ENCODER, NOW, ("ana", "eve")) == []
 
 

@@ -1,7 +1,7 @@
-"""Learner: records how requests ended, to re-order later answers.
+"""Learner: records the outcomes of requests, and re-orders later answers by them.
 
-A successful call teaches a tool. Stated outcomes teach the options of other choices: routes,
-collections, targets of agents, capabilities, classes of questions.
+Tools learn from successful calls. Other choices (routes, collections, targets of agents,
+capabilities, classes of questions) learn from stated outcomes.
 """
 
 from __future__ import annotations
@@ -53,43 +53,43 @@ from toolcrib.tool_index import ToolIndex
 logger = logging.getLogger(__name__)
 
 MAX_PENDING_REQUESTS_BYTES = 16 * 2**20
-"""Memory of requests that wait for the outcome of their calls; the oldest are dropped."""
+"""Memory of requests that wait for outcomes; the oldest are dropped."""
 
 MAX_SESSION_COUNTS = 100_000
-"""Counts of a session's tools that are kept."""
+"""Counts of observations by session and tool that are kept."""
 
 MAX_REQUEST_CHARS = 2_000
 """Characters kept of a request; encoders read no further."""
 
 REPLAY_RANKED_TOOLS = 50
-"""Tools of a ranking that are kept for replays."""
+"""First tools of a ranking, which are kept for replays."""
 
 RELEARN_GROWTH = 0.1
 """Share of new observations after which examples are chosen again."""
 
 BACKGROUND_FROM_OBSERVATIONS = 200
-"""Observations from which on a call does not wait until examples are chosen: 7 s at 4,278."""
+"""From this number of observations on, examples are chosen in a thread: 7 s at 4,278."""
 
 LABELS = "labels"
-"""Placeholder for the choice of the request."""
+"""Placeholder for the choice that a request was about."""
 
 _REASONS = {
     "gone": "the tool is gone",
-    "session": "only one session saw it",
+    "session": "only one session used it",
     "encoder": "another encoder made its vectors",
-    "key": "the calls of its keys contradict those of the others",
+    "key": "its keys' calls contradict the calls of other keys",
     "shadow": "in shadow: the replay does not show that these examples help",
     "off": "learning is off",
 }
 
 Learnable: TypeAlias = Callable[[str, Scope | None], RankedOptions]
-"""Ranks the options of a choice for a text in a scope, without learned examples; an option that is
-not among them cannot be learned."""
+"""Ranks the options of a choice for a text in a scope, without learned examples; only ranked
+options can be learned."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """Request that waits for its outcome; `choice` is the one that its labels are of."""
+class _PendingRequest:
+    """Request that waits for its outcome; `choice` is the choice that `LABELS` stands for."""
 
     text: str
     scope: Scope | None
@@ -102,9 +102,9 @@ class UsageLearner:
     """Learner of tools, and of other choices, from their outcomes. Safe for several threads.
 
     `table` keeps observations apart from the specifications. `text`: keep requests' words too.
-    `orders_steps`: order steps by what other runs called. `choices` has what was learned of
-    choices; who makes a choice adds it to `learnable`. Methods raise `StoreError` if a store does
-    not answer.
+    `orders_steps`: order tools for steps by other runs' calls. `choices` has the learned examples
+    of choices; makers of choices register in `learnable`. Methods raise `StoreError` if a store
+    does not answer.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class UsageLearner:
         self._tools, self._table, self.runs = tools, table, runs
         self.collects = collects
         self._text, self._now = text, now
-        self._requests: BoundedMap[str, _Request] = BoundedMap(
+        self._requests: BoundedMap[str, _PendingRequest] = BoundedMap(
             MAX_PENDING_REQUESTS_BYTES,
             lambda _, each: 512 + len(each.text) + (each.scope.bytes if each.scope else 0),
         )
@@ -147,15 +147,15 @@ class UsageLearner:
         by: str | None = None,
         choice: str = "",
     ) -> None:
-        """Keep a request in memory for its outcome, until many others came, if outcomes count.
+        """Keep a request in memory for its outcome, if outcomes are collected.
 
-        Without a `session` all requests of a key in one day are one session. `choice` is the one
-        that was made, and that labels of an outcome are of.
+        Without a `session` all requests of a key in one day are one session. `choice` is the
+        choice that was made; an outcome's labels are its options.
         """
         if not self.collects:
             return
         with self._lock:
-            request = _Request(text[:MAX_REQUEST_CHARS], scope, session, by or "", choice)
+            request = _PendingRequest(text[:MAX_REQUEST_CHARS], scope, session, by or "", choice)
             self._requests[decision_id] = request
         self.runs.remember(decision_id, session, by or "")
 
@@ -166,12 +166,12 @@ class UsageLearner:
             self._requests[decision_id] = replace(request, by=by)
 
     def is_pending(self, decision_id: str, by: str | None = None) -> bool:
-        """True for a request that waits for its outcome; of this key, if one is named."""
+        """True for a request that waits for its outcome; of the key `by`, if one is named."""
         request = self._requests.get(decision_id)
         return request is not None and by in {None, request.by}
 
     def record_success(self, decision_id: str, tool: str) -> bool:
-        """Record a successful call of a decision, and of its run; True if it was learned from."""
+        """Record a successful call of a decision and its run; True if something was learned."""
         if self.runs.record(decision_id, tool, self._now()):
             self._new_calls += 1
             if self._new_calls >= max(MIN_RUNS, RELEARN_GROWTH * self._known_calls):
@@ -179,9 +179,9 @@ class UsageLearner:
         return self.record_right(decision_id, {"": (tool,)})
 
     def record_right(self, decision_id: str, right: Mapping[str, Sequence[str]]) -> bool:
-        """Record the right options of a decision, by choice; True if any was learned from.
+        """Record the right options of a decision, by choice; True if something was learned.
 
-        The choice `LABELS` is the one that the request was of.
+        The choice `LABELS` stands for the choice that the request was about.
         """
         request = self._requests.get(decision_id)
         if request is None:
@@ -202,7 +202,7 @@ class UsageLearner:
         return True
 
     def _learn_in_background(self) -> None:
-        """Learn in a thread, unless one is learning; the next new observation starts another."""
+        """Learn in a thread, unless a thread is learning: the next observation starts another."""
 
         def work() -> None:
             try:
@@ -216,7 +216,7 @@ class UsageLearner:
                 self._background.start()
 
     def read_log(self, records: Iterable[Mapping[str, Any]]) -> LogLearning:
-        """Learn from a log of decisions with users' words."""
+        """Learn from a decision log that has users' words."""
         decisions: dict[str, Mapping[str, Any]] = {}
         known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         for record in records:
@@ -238,7 +238,7 @@ class UsageLearner:
         return LogLearning(counts["added"], counts["known"], counts["text"], counts["tool"])
 
     def _run_from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> None:
-        """Count a call of a log, unless it was counted when it was made."""
+        """Add a call of a log to its run, unless the call was counted when it happened."""
         if decision is not None and not self._table.has(decision["id"], call["tool"]):
             self.runs.remember(decision["id"], decision.get("session"), decision.get("by", ""))
             at = datetime.fromisoformat(call["at"]).timestamp()
@@ -253,13 +253,20 @@ class UsageLearner:
         if self._table.has(decision["id"], name_of(choice, option)):
             return "known"
         when, by = datetime.fromisoformat(at).timestamp(), decision.get("by", "")
-        request = _Request(text[:MAX_REQUEST_CHARS], None, decision.get("session"), by, choice)
+        request = _PendingRequest(
+            text[:MAX_REQUEST_CHARS], None, decision.get("session"), by, choice
+        )
         return "added" if self._observe(decision["id"], choice, option, request, when) else "tool"
 
     def _observe(
-        self, decision_id: str, choice: str, option: str, request: _Request, at: float | None = None
+        self,
+        decision_id: str,
+        choice: str,
+        option: str,
+        request: _PendingRequest,
+        at: float | None = None,
     ) -> bool:
-        """Keep a new observation, within the session's quota, if its option still exists."""
+        """Keep a new observation within the session's quota, if the option still exists."""
         at, name, rank = at or self._now(), name_of(choice, option), self.learnable.get(choice)
         if rank is None or self._table.has(decision_id, name):
             return False
@@ -298,7 +305,7 @@ class UsageLearner:
     # -- lessons ------------------------------------------------------------------
 
     def learn(self) -> LearningStatus:
-        """Choose examples, replay past requests, and re-order answers by examples that help."""
+        """Choose examples, replay past requests, and re-order answers by helpful examples."""
         with self._learning:
             observations = self._table.read()
             self._known, self._new = len(observations), 0
@@ -323,9 +330,9 @@ class UsageLearner:
     def _learn_choice(
         self, choice: str, observations: Sequence[Observation]
     ) -> tuple[list[DbRow], list[ServerReplay], tuple[str, ...]]:
-        """Rows of one choice's lessons, their replay, and the keys that contradict the others."""
+        """Rows of one choice's lessons, their replay, and the keys that contradict other keys."""
         named = {each.tool for each in observations}
-        # Options of other choices have no specification; those that are gone rank nowhere.
+        # Only tools have a specification; a removed option of another choice has no rank.
         tools = (
             {key: {"digest": "", "server": choice} for key in named}
             if choice
@@ -343,22 +350,22 @@ class UsageLearner:
         companions = {} if choice else learned_companions(usable, now)
         live = {each.server for each in replayed if each.verdict == "live"}
         known = {each.tool: each for each in lessons}
-        seen: dict[str, list[Observation]] = {}
+        by_tool: dict[str, list[Observation]] = {}
         for each in observations:
-            seen.setdefault(each.tool, []).append(each)
+            by_tool.setdefault(each.tool, []).append(each)
 
         def reason(tool: str) -> str:
-            """Reason why the observations of a tool lift nothing; empty if they do."""
+            """Reason why the observations of a tool do not count; empty if they count."""
             if tool not in tools:
                 return "gone"
             if tool not in known:
-                return "key" if {each.by for each in seen[tool]} <= {*left_out} else "encoder"
+                return "key" if {each.by for each in by_tool[tool]} <= {*left_out} else "encoder"
             if not known[tool].is_live:
                 return "session"
             return "" if servers[tool] in live else "shadow"
 
         rows: list[DbRow] = []
-        for tool, own in seen.items():
+        for tool, own in by_tool.items():
             why, lesson = _REASONS.get(reason(tool), ""), known.get(tool)
             goes_with = companions.get(tool, []) if lesson else []
             learned = _learned_tool(servers.get(tool, ""), own, lesson, why, goes_with)
@@ -367,7 +374,7 @@ class UsageLearner:
         return rows, replayed, left_out
 
     def apply(self) -> None:
-        """Re-order answers by the examples that may count now."""
+        """Re-order answers by the examples that count now."""
         state, runs = self._table.state(), self.runs.read()
         self._known_calls, self._new_calls = sum(len(run.tools) for run in runs), 0
         self._known = state.get("observations", 0)
@@ -396,7 +403,7 @@ class UsageLearner:
             taught.setdefault(choice, {})[point_id(option)] = examples
         lifts = {choice: LearnedTools.of(own) for choice, own in taught.items()}
         self.choices.known = lifts
-        use = self._use(runs, state)
+        use = self._tool_use(runs, state)
         companions = {
             tool: body["tool"]["goes_with"]
             for tool, body in rows.items()
@@ -404,8 +411,8 @@ class UsageLearner:
         }
         self._tools.use_learned(UseData(lifts.get(""), use, companions))
 
-    def _use(self, runs: Sequence[Run], state: Mapping[str, Any]) -> ToolUse | None:
-        """Use of tools that orders steps; None where the setting or the switch is off."""
+    def _tool_use(self, runs: Sequence[Run], state: Mapping[str, Any]) -> ToolUse | None:
+        """Tool use by which steps are ordered; None if the setting or the switch is off."""
         counts = self._orders_steps and state.get("on", True)
         return tool_use(runs, self._now()) if counts else None
 
@@ -420,7 +427,7 @@ class UsageLearner:
             why = _REASONS["encoder" if is_on else "off"]
             tools = [replace(each, live=False, reason=why) for each in tools]
         at, runs = state.get("at"), self.runs.read()
-        use = self._use(runs, state)
+        use = self._tool_use(runs, state)
         return LearningStatus(
             on=is_on,
             collects=self.collects,
@@ -498,19 +505,19 @@ def _learned_tool(
     why: str,
     goes_with: Sequence[str],
 ) -> LearnedTool:
-    seen = observations if lesson is None else lesson.of
+    observations = lesson.observations if lesson else observations
     return LearnedTool(
-        tool=seen[0].name,
-        choice=seen[0].choice,
+        tool=observations[0].name,
+        choice=observations[0].choice,
         server=server,
-        observations=len(seen),
+        observations=len(observations),
         examples=0 if lesson is None else len(lesson.examples),
         support=0.0 if lesson is None else lesson.support,
         live=not why,
         reason=why,
-        sessions=len({(each.by, each.session) for each in seen}),
-        by=dict(sorted(Counter(each.by for each in seen).items())),
-        days=dict(sorted(Counter(each.day for each in seen).items())),
+        sessions=len({(each.by, each.session) for each in observations}),
+        by=dict(sorted(Counter(each.by for each in observations).items())),
+        days=dict(sorted(Counter(each.day for each in observations).items())),
         goes_with=tuple(goes_with),
-        texts=tuple(each.text for each in seen if each.text is not None)[-20:],
+        texts=tuple(each.text for each in observations if each.text is not None)[-20:],
     )

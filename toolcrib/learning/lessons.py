@@ -1,7 +1,7 @@
-"""Lessons: the few observations of a tool that count as its examples, and their measured effect.
+"""Lessons: a tool's examples, chosen from its observations, and their measured effect.
 
-Quotas by session and by key hold for the number of examples and for their strength, so that no
-frequent or dishonest caller decides for all. For their effect past requests are ranked again, each
+Each session and key has a quota of examples and of their strength, so that no frequent or
+dishonest caller decides for all. The effect is measured on past requests, which are ranked again
 with the examples of other sessions.
 """
 
@@ -32,10 +32,10 @@ MIN_EXAMPLE_WEIGHT = 1 / 16
 """Lowest weight of an example: reached in a year, sooner if the tool changed."""
 
 CHANGED_TOOL_WEIGHT = 0.5
-"""Weight of an observation of a tool whose description changed since."""
+"""Factor on an observation's weight after the tool's description changed."""
 
 FULL_SUPPORT_OBSERVATIONS = 5.0
-"""Fresh observations, each of another session, that give the full strength."""
+"""Fresh observations, each of another session, that reach the full strength."""
 
 MAX_CANDIDATE_OBSERVATIONS = 400
 """Newest observations of a tool, among which its examples are chosen."""
@@ -43,30 +43,30 @@ MAX_CANDIDATE_OBSERVATIONS = 400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """Examples of a tool with their weights in (0, 1]; `of` are all its observations."""
+    """Examples of a tool with their weights in (0, 1], and all its observations."""
 
     tool: str
     examples: tuple[Observation, ...]
-    worth: tuple[float, ...]
-    of: tuple[Observation, ...]
+    weights: tuple[float, ...]
+    observations: tuple[Observation, ...]
 
     @property
     def support(self) -> float:
         """Strength of all examples together, 0 to 1."""
-        return _support(zip(self.examples, self.worth, strict=True))
+        return _support(zip(self.examples, self.weights, strict=True))
 
     def support_without(self, session: str | None = None, key: str | None = None) -> float:
-        """Strength without a session's and a key's examples; 0 if it would not be live."""
+        """Strength without a session's and a key's examples; 0 if too few sessions remain."""
         left = [
-            (each, worth)
-            for each, worth in zip(self.examples, self.worth, strict=True)
+            (each, weight)
+            for each, weight in zip(self.examples, self.weights, strict=True)
             if each.session != session and each.by != key
         ]
         return _support(left) if _is_live([each for each, _ in left]) else 0.0
 
     @property
     def is_live(self) -> bool:
-        """True after two sessions, or one without a key."""
+        """True after two sessions, or one session without a key."""
         return _is_live(self.examples)
 
     @property
@@ -84,8 +84,8 @@ def _is_live(examples: Sequence[Observation]) -> bool:
 def _support(examples: Iterable[tuple[Observation, float]]) -> float:
     """Sum of the weights: one session gives at most a fifth, one key at most half."""
     sessions: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for each, worth in examples:
-        sessions[each.by, each.session] += worth / FULL_SUPPORT_OBSERVATIONS
+    for each, weight in examples:
+        sessions[each.by, each.session] += weight / FULL_SUPPORT_OBSERVATIONS
     keys: defaultdict[str, float] = defaultdict(float)
     for (by, _), given in sessions.items():
         keys[by] += min(given, 1 / 5)
@@ -99,10 +99,9 @@ def make_lessons(
     now: float,
     left_out: Sequence[str] = (),
 ) -> list[Lesson]:
-    """Lessons of the tools that exist, by id.
+    """Lessons of the tools in `digests`, which are those that exist, by id.
 
-    `digests` are the tools'. No example is an observation by another encoder, of too little
-    weight, or of a key that is `left_out`.
+    Observations by another encoder, of too little weight, or of a `left_out` key are no examples.
     """
     by_tool: defaultdict[str, list[Observation]] = defaultdict(list)
     for each in observations:
@@ -115,7 +114,7 @@ def make_lessons(
 
 
 def age_weight(days: float, *, changed: bool) -> float:
-    """Weight of an observation after some days, 1 when fresh, less if the tool changed."""
+    """Weight of an observation by age, 1 when fresh; less if the tool changed."""
     return 0.5 ** (max(0.0, days) / HALF_LIFE_DAYS) * (CHANGED_TOOL_WEIGHT if changed else 1.0)
 
 
@@ -123,20 +122,20 @@ def age_weight(days: float, *, changed: bool) -> float:
 
 MAX_LEARNED_COMPANIONS = 4
 MIN_COMPANION_SHARE = 0.3
-"""Least share of a tool's decisions that called the companion too."""
+"""Least share of a tool's decisions that also called the companion."""
 
 MAX_DECISION_TOOLS = 20
-"""Tools of one decision whose pairs are counted."""
+"""Tools of one decision that are paired."""
 
 KeyWeights: TypeAlias = defaultdict[str, float]
-"""Weights of observations or runs by the key that they were made with."""
+"""Weights of observations or runs by the caller's key."""
 
 
 def learned_companions(observations: Iterable[Observation], now: float) -> dict[str, list[str]]:
     """Companions of tools by id: called with success in the same decisions, most often first.
 
-    A pair needs two sessions, or two decisions without a key. Decisions lose weight as lessons
-    do, and a key moves a share by no more than its part of all decisions.
+    A pair needs two sessions, or two decisions without a key. Decisions decay like observations;
+    a key changes a pair's share by at most its own share of all decisions.
     """
     decisions: defaultdict[str, list[Observation]] = defaultdict(list)
     for each in observations:
@@ -168,7 +167,7 @@ def learned_companions(observations: Iterable[Observation], now: float) -> dict[
 
 
 def bounded_share(counts: Mapping[str, float], whole: float, shares: Mapping[str, float]) -> float:
-    """Share of a whole that the keys' counts are; each key counts at most by its own share."""
+    """Sum of the keys' counts as a share of `whole`; each key adds at most its own share."""
     total = sum(counts.values())
     bounds = ((total - counts[key]) / whole + shares[key] for key in counts.keys() & shares.keys())
     return min(total / whole, *bounds, 1.0)
@@ -184,20 +183,20 @@ def _lesson(
     newest = sorted(believed, key=lambda each: (-each.at, each.decision))[
         :MAX_CANDIDATE_OBSERVATIONS
     ]
-    worths = np.array(
+    weights = np.array(
         [age_weight((now - each.at) / DAY_S, changed=each.digest != digest) for each in newest]
     )
-    chosen = _farthest_first(newest, worths)
+    chosen = _farthest_first(newest, weights)
     return Lesson(
         tool,
         tuple(newest[place] for place in chosen),
-        tuple(float(worths[place]) for place in chosen),
+        tuple(float(weights[place]) for place in chosen),
         tuple(seen),
     )
 
 
-def _farthest_first(seen: Sequence[Observation], worths: Floats) -> list[int]:
-    """Indexes of the examples: the newest, then always the least similar to the chosen.
+def _farthest_first(seen: Sequence[Observation], weights: Floats) -> list[int]:
+    """Indexes of the examples: the newest, then always the one least like the chosen ones.
 
     No session gives more than a fifth of the examples, no key more than half.
     """
@@ -205,7 +204,7 @@ def _farthest_first(seen: Sequence[Observation], worths: Floats) -> list[int]:
         return []
     vectors = np.stack([each.vector for each in seen])
     nearest = np.full(len(seen), -np.inf)
-    nearest[worths < MIN_EXAMPLE_WEIGHT] = np.inf
+    nearest[weights < MIN_EXAMPLE_WEIGHT] = np.inf
     sessions: Counter[tuple[str, str]] = Counter()
     keys: Counter[str] = Counter()
     chosen: list[int] = []
@@ -229,15 +228,15 @@ MAX_REPLAYED = 1_000
 """Newest requests that are replayed."""
 
 MAX_JUDGED_KEYS = 20
-"""Keys that are judged: those of the most requests."""
+"""Keys, those with the most requests, that are checked for contradictions."""
 
 NDCG_CUT = 10
 
 PRIOR_REQUESTS = 100
-"""Weight of the effect of all servers, in requests, beside the requests of one server."""
+"""Weight of the effect over all servers as a prior, in requests."""
 
 KEY_ERRORS = 2.0
-"""Standard errors below the median key's effect from which on a key is left out."""
+"""A key is left out if its effect is this many standard errors below the median key's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +266,10 @@ class _Effect:
 def replay(
     observations: Sequence[Observation], lessons: Sequence[Lesson], servers: Mapping[str, str]
 ) -> list[ServerReplay]:
-    """Effect of each server's lessons, beside all others', on the requests that they move.
+    """Effect of each server's lessons on the requests that they re-order, beside all lessons.
 
-    `servers` are the tools' servers. A request is ranked without its own session's examples, and
-    all tools called for it are right. Every key counts once, and of a key every session. All
+    `servers` are the tools' servers. A request is ranked without its own session's examples; all
+    tools called for it are right. Keys weigh alike, and so do the sessions of a key. All
     observations are of one choice.
     """
     live = sorted({servers[lesson.tool] for lesson in lessons if lesson.is_live})
@@ -287,10 +286,10 @@ def replay(
 def contradicting_keys(
     observations: Sequence[Observation], lessons: Sequence[Lesson]
 ) -> tuple[str, ...]:
-    """Keys whose calls contradict those of the others; always less than half of all keys.
+    """Keys whose calls contradict the calls of other keys; always less than half of all keys.
 
-    A key's effect has two parts: its examples on the requests of others, in the median of the other
-    keys; and the examples of others on its own requests.
+    A key's effect has two parts: the effect of its examples on other keys' requests (the median
+    over these keys), and the effect of other keys' examples on its own requests.
     """
     counts = Counter({each.decision: each.by for each in observations}.values())
     judged = [key for key, _ in counts.most_common(MAX_JUDGED_KEYS)]
@@ -341,9 +340,9 @@ def _server_replay(server: str, changes: Sequence[_Change], prior: _Effect) -> S
 
 
 def _strength(own: _Effect, prior: _Effect) -> float:
-    """Part of an effect beyond chance: 0 if the effect does not exceed its standard error.
+    """Part of an effect beyond chance: 0 if the effect is within its standard error.
 
-    It is the factor of the positive-part estimator of James and Stein (1961).
+    The factor of the positive-part estimator of James and Stein (1961).
     """
     requests = own.requests + PRIOR_REQUESTS
     mean = (own.requests * own.mean + PRIOR_REQUESTS * prior.mean) / requests
@@ -377,7 +376,7 @@ class _LessonArrays:
         return self._strengths[without_key]
 
 
-class _Request:
+class _PastRequest:
     """A past request, the tools that were called for it, and the lessons to rank it with."""
 
     def __init__(self, calls: Sequence[Observation], lessons: _LessonArrays) -> None:
@@ -392,7 +391,7 @@ class _Request:
         self._kernels = learned.kernels(first.vector) * (lessons.sessions != first.session)
 
     def shares(self, *, without_key: str | None = None) -> dict[str, float]:
-        """Lift of each tool without the own session's examples, and without a key's."""
+        """Lift of each tool without the examples of the request's session, and of a key."""
         kernels = self._kernels
         if without_key is not None:
             kernels = kernels * (self._lessons.keys != without_key)
@@ -419,7 +418,9 @@ class _Request:
         return _Change(self.by, self._session, self._ndcg(before), self._ndcg(after))
 
 
-def _requests(observations: Sequence[Observation], lessons: Sequence[Lesson]) -> Iterator[_Request]:
+def _requests(
+    observations: Sequence[Observation], lessons: Sequence[Lesson]
+) -> Iterator[_PastRequest]:
     """The newest requests, to be ranked with the lessons."""
     if not lessons:
         return
@@ -427,11 +428,11 @@ def _requests(observations: Sequence[Observation], lessons: Sequence[Lesson]) ->
     for each in sorted(observations, key=lambda each: each.at):
         calls[each.decision].append(each)
     known = _LessonArrays(lessons)
-    yield from (_Request(request, known) for request in list(calls.values())[-MAX_REPLAYED:])
+    yield from (_PastRequest(request, known) for request in list(calls.values())[-MAX_REPLAYED:])
 
 
 def _effect(changes: Sequence[_Change]) -> _Effect:
-    """Effect over requests; without requests none, and no variance."""
+    """Effect over requests; 0 with no variance if there are no requests."""
     if not changes:
         return _Effect(0.0, 0.0, 1.0)
     means, weights = _by_session(changes)

@@ -1,4 +1,4 @@
-"""Observations: requests with the tool, or other option, that proved right; and their table."""
+"""Observations: requests with the tool (or other option) that proved right; and their table."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _STATE_ROW, _SECRET_ROW = "state", "secret"
 class Observation:
     """Request with one of its successful calls: of `tool`, at `at` (Unix time).
 
-    `decision` is the request's. `digest` is the tool's at that time. `session` is a keyed hash,
-    equal for equal sessions. `by` is the id of the caller's key, empty without a key. `vector` is
-    the request's, float32 [d], by `encoder`. `ranking` has ids and scores of the found tools, best
-    first, without learning. `text` is the request, if it may be kept. `choice`: `tool` is one of
-    its options, without a digest, and `ranking` has the options' probabilities.
+    `decision` is the request's id, `digest` the tool's digest at that time. `session` is a keyed
+    hash, equal for equal sessions. `by` is the id of the caller's key, empty without a key.
+    `vector` is the request by `encoder`, float32 [d]. `ranking` has ids and scores of the found
+    tools, best first, without learning. `text` is the request, if texts may be kept. With a
+    `choice`, `tool` is one of its options and `ranking` has their probabilities.
     """
 
     decision: str
@@ -143,7 +143,7 @@ class ObservationTable:
             if known is None:
                 made = {"secret": secrets.token_hex(32)}
                 self.database().put(self._learning, DbRow(_SECRET_ROW, time.time(), made))
-                # If two processes made a secret, the one written last holds.
+                # Read back: if two processes made a secret, the last write counts.
                 known = self.database().get(self._learning, _SECRET_ROW)
             assert known is not None
             self._secret = bytes.fromhex(known.body["secret"])

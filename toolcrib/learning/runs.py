@@ -1,6 +1,6 @@
-"""Runs: the tools that each run of an agent called with success, and what it calls next.
+"""Runs: the tools that agents' runs called with success, and the tools called next.
 
-Counts are by key: a key moves what is learned by no more than its share of all runs.
+Counts are by key: a key changes the learned shares by at most its share of all runs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MAX_RUNS = 5_000
 """Runs kept in a namespace; the oldest are removed."""
 
 MAX_RUN_CALLS = 200
-"""Calls kept of a run, the last ones; a call of the tool that was called just before adds none."""
+"""Last calls that are kept of a run; repeated calls of one tool in a row are one call."""
 
 MIN_RUNS = 20
 """Runs of the last `HALF_LIFE_DAYS` below which nothing is learned."""
 
 MAX_SHOWN_NEXT = 3
-"""Tools called next that the status shows of each tool."""
+"""Next tools that the status shows for each tool."""
 
 MAX_RUN_DECISIONS = 100_000
 """Decisions whose runs are remembered until their calls are reported."""
@@ -107,7 +107,7 @@ class RunTable:
 
 
 def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
-    """Use of tools by runs, which decay as lessons do; None for fewer than `MIN_RUNS` new ones."""
+    """Tool use by runs, which decay like observations; None below `MIN_RUNS` recent runs."""
     weights = {run: age_weight((now - run.at) / DAY_S, changed=False) for run in runs if run.tools}
     weights = {run: weight for run, weight in weights.items() if weight >= MIN_EXAMPLE_WEIGHT}
     whole = math.fsum(weights.values())
@@ -134,7 +134,7 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
 
 
 def used_tools(runs: Iterable[Run], use: ToolUse) -> tuple[UsedTool, ...]:
-    """Tools of these runs by how many runs called them, with those called next."""
+    """Tools by the number of runs that called them, with the tools called next."""
     names = {point_id(tool): tool for run in runs for tool in run.tools}
 
     def called_next(point: int) -> dict[str, float]:
