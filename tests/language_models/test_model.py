@@ -157,7 +157,7 @@ def test_a_wait_longer_than_the_time_is_not_begun():
 def test_nobody_waits_longer_than_the_time_of_the_use():
     with ChatServer(ANSWER, lambda _: "slow", slow_s=60) as server:
         model = model_of(server, uses={"judge": {"timeout_s": 0.1}})
-        with pytest.raises(LanguageModelLateError, match=r"within 0.1 s; llm.uses.judge"):
+        with pytest.raises(LanguageModelLateError, match=r"within 0.1 s; raise llm.uses.judge"):
             ask(model)
         with pytest.raises(LanguageModelLateError):
             asyncio.run(model.ask("judge", ASKED, Label))
@@ -303,7 +303,7 @@ def test_a_model_that_is_closed_while_asked_is_one_of_our_errors(sync):
 
 def test_who_is_late_after_failures_is_late_and_says_what_failed():
     async def complete(*_):
-        raise ChatFailure("it answered with status 500", passing=True)
+        raise ChatFailure("it answered with status 500", transient=True)
 
     model = LanguageModel(Double(complete))
     model.retries = Retries(2, first_pause_s=60, max_pause_s=60, jitter_s=0)

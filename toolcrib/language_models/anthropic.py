@@ -12,7 +12,7 @@ from toolcrib.records import Message
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 MAX_ANSWER_TOKENS = 4096
-"""Limit that the protocol demands; no answer here comes near it."""
+"""Limit that the protocol requires; our answers are far shorter."""
 
 
 class AnthropicChatModel(SdkChatModel):

@@ -14,16 +14,16 @@ from typing import Any, Literal, Protocol, TypeAlias
 from toolcrib.records import Message
 
 Mode: TypeAlias = Literal["tool", "schema", "text"]
-"""Mode of a structured answer: as arguments of a tool, by a JSON schema, or in words."""
+"""Mode of a structured answer: as arguments of a tool, by a JSON schema, or as text."""
 
-PASSING_STATUSES = {408, 409, 425, 429}
-"""Statuses, beside those of a failing server, after which a repetition may help."""
+TRANSIENT_STATUSES = {408, 409, 425, 429}
+"""Statuses, beside the server errors from 500 on, after which a retry may succeed."""
 
 MODE_STATUSES = {400, 404, 422, 500, 501}
 """Statuses of servers that refuse tools or schemas."""
 
 MODE_WORDS = ("tool", "function", "response_format", "output_config", "schema", "grammar", "jinja")
-"""Words of an error about the mode."""
+"""Words in the error of a server that refuses the mode."""
 
 REFUSED_OPTIONS = {"temperature": "temperature", "max_completion_tokens": "max_tokens"}
 """Options that some models refuse, by the word that names the option in the error."""
@@ -78,14 +78,14 @@ class ChatReply:
 class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see LanguageModelError
     """Failure of a call.
 
-    `reason` quotes no provider, as its words may hold prompts and keys. `passing`: a repetition may
-    help, after `retry_after_s` if known. `mode_refused`: another mode may help. `refused_option`: a
-    request without this option may help.
+    `reason` never quotes the provider's text, which may hold prompts and keys. `transient`: a retry
+    may succeed, after `retry_after_s` if known. `mode_refused`: another mode may work.
+    `refused_option`: a request without this option may work.
     """
 
     reason: str
     _: KW_ONLY
-    passing: bool = False
+    transient: bool = False
     retry_after_s: float | None = None
     mode_refused: bool = False
     refused_option: str | None = None
@@ -112,7 +112,7 @@ class ChatModel(Protocol):
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
     ) -> ChatReply:
-        """Send one request, without repetition; with `text` the messages hold the schema.
+        """Send one request, without retries; in the mode `text` the messages hold the schema.
 
         Raises:
             ChatFailure: there is no reply.
@@ -145,7 +145,7 @@ class SdkChatModel(ABC):
     ) -> None:
         self.name, self.server = name, server
         self._options = {option: value for option, value in options.items() if value is not None}
-        # Given, so that the SDK reads neither from the environment; local servers need no key.
+        # Both given: the SDK must not read the environment. Local servers need no key.
         self._client: Any = client(base_url=server, api_key=api_key or "none", max_retries=0)
         # Headers from the environment (`OPENAI_CUSTOM_HEADERS`) may hold keys of other servers.
         self._client._custom_headers = {}  # noqa: SLF001 -- there is no public way
@@ -190,14 +190,14 @@ def role_of(message: Message) -> Literal["system", "user", "assistant"]:
 
 
 def failure_of(error: Exception) -> ChatFailure:
-    """Failure by an error of a provider's SDK; SDKs name statuses and headers alike."""
+    """Failure for an error of a provider's SDK; all SDKs name statuses and headers alike."""
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & {"APIConnectionError", "ConnectionError", "TimeoutError", "TransportError"}:
-            return ChatFailure("it cannot be reached, or broke off", passing=True)
+            return ChatFailure("it cannot be reached, or broke off", transient=True)
         if kinds & {"APIResponseValidationError", "JSONDecodeError"}:
-            return ChatFailure(NO_PROTOCOL, passing=True)
+            return ChatFailure(NO_PROTOCOL, transient=True)
         return ChatFailure(f"its client raised {type(error).__name__}{_place_of(error)}")
     body = getattr(error, "body", None)
     text = str(body or "").casefold()
@@ -206,7 +206,7 @@ def failure_of(error: Exception) -> ChatFailure:
     refused = status in MODE_STATUSES and (about_mode or silent)
     return ChatFailure(
         f"it answered with status {status}{ADVICE.get(status, '')}",
-        passing=not refused and (status in PASSING_STATUSES or status >= SERVER_ERROR),
+        transient=not refused and (status in TRANSIENT_STATUSES or status >= SERVER_ERROR),
         retry_after_s=_retry_after(getattr(error, "response", None)),
         mode_refused=refused,
         refused_option=next((name for word, name in REFUSED_OPTIONS.items() if word in text), None)
@@ -216,7 +216,7 @@ def failure_of(error: Exception) -> ChatFailure:
 
 
 def _place_of(error: Exception) -> str:
-    """Place where an error was raised; its text may quote prompts."""
+    """Place where an error was raised, in place of its text, which may quote prompts."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     code = frames[-1].f_code if frames else None
     return f" in {Path(code.co_filename).name}, {code.co_name}" if code else ""
@@ -231,7 +231,7 @@ def read_reply(read: Callable[[Any, Mode], ChatReply], response: Any, mode: Mode
     try:
         return read(response, mode)
     except (AttributeError, LookupError, TypeError):
-        raise ChatFailure(NO_PROTOCOL, passing=True) from None
+        raise ChatFailure(NO_PROTOCOL, transient=True) from None
 
 
 def _retry_after(response: Any) -> float | None:

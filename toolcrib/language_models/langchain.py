@@ -20,9 +20,9 @@ from toolcrib.records import Message
 
 
 class LangChainChatModel:
-    """`BaseChatModel` of LangChain: by its tools, or in words if it has none.
+    """`BaseChatModel` of LangChain: answers by tools, or as text if it takes no tools.
 
-    Its own settings decide on repetitions; here a call is not repeated.
+    The chat model's own settings decide on retries; none are made here.
     """
 
     modes: Sequence[Mode] = ("tool", "text")
@@ -43,13 +43,13 @@ class LangChainChatModel:
             if mode == "tool":
                 chat = chat.bind_tools([answer.as_function], tool_choice=answer.name)
             turns = [{"role": role_of(each), "content": each.content} for each in messages]
-            # In a thread: its connections may be bound to the event loop of its owner.
+            # In a thread: the model's connections may be bound to its owner's event loop.
             message = await asyncio.to_thread(chat.invoke, turns)
         except NotImplementedError:
             raise ChatFailure("it takes no tools", mode_refused=True) from None
         except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
             failure = failure_of(error)
-            failure.passing = False
+            failure.transient = False
             raise failure from None
         return read_reply(_reply, message, mode)
 

@@ -48,8 +48,7 @@ TIMEOUTS_S: Mapping[ModelUse, float] = {
     "capabilities": 3.0,
     "questions": 3.0,
 }
-"""Timeout of each use without one from the caller or the settings; users wait while a turn is
-routed, and do not while tools are indexed."""
+"""Default timeout of each use: short for the steps of a turn, for which a user waits."""
 
 SCHEMA_PROMPT = (
     "Answer with one JSON object and nothing else, neither words around it nor a code fence. It "
@@ -57,7 +56,7 @@ SCHEMA_PROMPT = (
 )
 REPAIR_PROMPT = "That answer does not fit: {wrong}. Answer again. " + SCHEMA_PROMPT
 MAX_REPAIR_QUOTE_CHARS = 4_000
-"""Part of a wrong answer that the model is shown again."""
+"""Characters of a wrong answer that the model is shown again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class ModelRequest:
 class UsageMeter:
     """Sum of calls, tokens and costs, by use and model; safe for several threads.
 
-    A short-lived meter `keeps` each request, too.
+    With `keeps` a short-lived meter also keeps each request.
     """
 
     def __init__(self, *, keeps: bool = False) -> None:
@@ -93,9 +92,9 @@ _METERS: ContextVar[tuple[UsageMeter, ...]] = ContextVar("toolcrib_usage_meters"
 
 @contextmanager
 def count_usage(meter: UsageMeter | None = None) -> Generator[UsageMeter]:
-    """Meter of the calls made within, also by tasks and `asyncio.to_thread`.
+    """Meter of the calls made in this context, also by tasks and `asyncio.to_thread`.
 
-    The same meter may be given in nested contexts: no call is added to it twice.
+    In nested contexts with the same meter a call is counted once.
     """
     meter, others = meter or UsageMeter(), _METERS.get()
     token = _METERS.set(others if meter in others else (*others, meter))
@@ -109,9 +108,9 @@ def count_usage(meter: UsageMeter | None = None) -> Generator[UsageMeter]:
 class LanguageModel:
     """Chat model that gives answers of a given shape.
 
-    All calls run in one event loop in a thread of its own, and share connections. All models of
-    one server share the limit of `parallel` requests of the first of them. `timeouts_s` are for
-    calls without a timeout. Prompts and answers are logged only with `log_text`.
+    All calls run in one event loop in its own thread, and share connections. All models of one
+    server share a limit: `parallel` of the first model. `timeouts_s` are for calls without a
+    timeout. Prompts and answers are logged only with `log_text`.
     """
 
     chat: ChatModel
@@ -123,7 +122,7 @@ class LanguageModel:
     meter: UsageMeter = field(default_factory=UsageMeter)
 
     def __post_init__(self) -> None:
-        self._free: tuple[int, asyncio.Semaphore] | None = None
+        self._request_limit: tuple[int, asyncio.Semaphore] | None = None
         self.retries = Retries(self.attempts, first_pause_s=0.1, max_pause_s=8.0, jitter_s=0.1)
         self._mode: Mode = self.chat.modes[0]
         self.close = weakref.finalize(self, _close, self.chat)
@@ -136,17 +135,20 @@ class LanguageModel:
         return self.chat.name
 
     @property
-    def free(self) -> asyncio.Semaphore:
-        """Limit of requests to the server at once, used within the event loop of all models.
+    def request_limit(self) -> asyncio.Semaphore:
+        """Semaphore of the server's requests, used in the event loop of all models.
 
         A forked child has another event loop, and needs another semaphore.
         """
         process = _EVENT_LOOP.process
-        if self._free is None or self._free[0] != process:
+        if self._request_limit is None or self._request_limit[0] != process:
             place = process, getattr(self.chat, "server", self.chat.name)
-            # The table holds weak references: a server without models leaves nothing there.
-            self._free = process, _FREE.setdefault(place, asyncio.Semaphore(self.parallel))
-        return self._free[1]
+            # The table holds weak references: an unused server's semaphore is freed.
+            self._request_limit = (
+                process,
+                _REQUEST_LIMITS.setdefault(place, asyncio.Semaphore(self.parallel)),
+            )
+        return self._request_limit[1]
 
     async def ask(
         self,
@@ -169,16 +171,16 @@ class LanguageModel:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(pending), time_s)
         except TimeoutError:
-            why = f" (before that {call.failed_by})" if call.failed_by else ""
+            why = f" (before that {call.last_failure})" if call.last_failure else ""
             raise LanguageModelLateError(
                 f"{self.name} did not answer within {time_s:g} s{why}; "
-                f"llm.uses.{use}.timeout_s is its time"
+                f"raise llm.uses.{use}.timeout_s to wait longer"
             ) from None
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if caller is None or caller.cancelling():
                 raise
-            raise LanguageModelRefusedError(f"{self.name} was closed while asked") from None
+            raise LanguageModelRefusedError(f"{self.name} was closed during a request") from None
 
     def ask_sync(
         self,
@@ -188,7 +190,7 @@ class LanguageModel:
         *,
         timeout_s: float | None = None,
     ) -> _Shape:
-        """As `ask`, without awaiting: with or without an event loop in this thread."""
+        """As `ask`, but blocking; this thread may have an event loop or not."""
         return _EVENT_LOOP.run(self.ask(use, messages, shape, timeout_s=timeout_s)).result()
 
     def ask_each(
@@ -199,7 +201,7 @@ class LanguageModel:
         *,
         timeout_s: float,
     ) -> list[_Shape | LanguageModelError]:
-        """Ask several prompts at once; an error stands for an answer that did not come in time."""
+        """Ask several prompts at once; each result is an answer or an error."""
 
         async def ask_one(messages: Sequence[Message]) -> _Shape | LanguageModelError:
             try:
@@ -219,10 +221,10 @@ class LanguageModel:
         shape: type[_Shape],
         max_s: float = float("inf"),
     ) -> tuple[_Shape | None, tuple[str, ...]]:
-        """As `ask_sync`, with None in place of an error; and the marks of what is missing.
+        """As `ask_sync`, with None in place of an error, and marks for `degraded`.
 
-        Marks are `USE-llm` for no answer, `USE-llm-late` for none in time, `USE-llm:FIELD` for a
-        field. The call takes at most `max_s`, and at most the time of the use.
+        Marks are `USE-llm` for no answer, `USE-llm-late` for a timeout, `USE-llm:FIELD` for a
+        missing field. The timeout is the lower of `max_s` and the timeout of the use.
         """
         timeout_s = max(0.001, min(max_s, self.time_s(use)))
         try:
@@ -230,9 +232,9 @@ class LanguageModel:
         except LanguageModelLateError:
             return None, (f"{use}-llm-late",)
         except LanguageModelError as error:
-            logger.warning("%s does without a language model: %s", use, error)
+            logger.warning("%s: no answer of the language model: %s", use, error)
             return None, (f"{use}-llm",)
-        return answer, lacking_fields(use, answer)
+        return answer, missing_field_marks(use, answer)
 
     def time_s(self, use: ModelUse) -> float:
         """Timeout of a use, for calls without one."""
@@ -241,7 +243,7 @@ class LanguageModel:
     async def _answer(
         self, call: _Call, messages: Sequence[Message], shape: type[_Shape]
     ) -> _Shape:
-        """As `ask`, without the timeout; errors of a foreign model become errors of ours."""
+        """As `ask`, without the timeout; errors of the chat model become `LanguageModelError`s."""
         try:
             return await self._ask_and_repair(call, messages, shape)
         except LanguageModelError:
@@ -261,7 +263,7 @@ class LanguageModel:
             (shape.__doc__ or "").strip().partition("\n")[0] or "The answer.",
             shape.model_json_schema(),
         )
-        reply, mode = await call.in_some_mode(messages, schema, self._mode)
+        reply, mode = await call.reply_in_mode(messages, schema, self._mode)
         self._mode = mode
         try:
             return read_answer(reply.text, shape)
@@ -275,12 +277,12 @@ class LanguageModel:
                 Message(role="user", content=repair),
             )
             modes = self.chat.modes
-            # A model that ignored the mode gets the next mode for this repair.
+            # If the model ignored the mode, the repair uses the next mode.
             begin = modes.index(mode) + (not reply.is_in_mode)
             mode = modes[min(begin, len(modes) - 1)]
             partial = wrong.partial
         try:
-            reply, _ = await call.in_some_mode(messages, schema, mode)
+            reply, _ = await call.reply_in_mode(messages, schema, mode)
             return read_answer(reply.text, shape)
         except ChatFailure:
             if partial is None:
@@ -290,7 +292,7 @@ class LanguageModel:
             if partial is None:
                 raise LanguageModelAnswerError(
                     f"{self.name}: the answer for {call.use!r} is no {shape.__name__}, also after "
-                    f"one repair ({wrong.place}); a larger model may do"
+                    f"one repair ({wrong.place}); try a larger model"
                 ) from None
         logger.warning("%s answered %s without %s", self.name, call.use, ", ".join(partial.lacking))
         return cast("_Shape", partial)
@@ -300,15 +302,15 @@ class LanguageModel:
 class _Call:
     """One call: its requests share a deadline, `until` by the monotonic clock.
 
-    `failed_by`: reason of the last request that failed.
+    `last_failure`: reason of the last failed request.
     """
 
     model: LanguageModel
     use: ModelUse
     until: float
-    failed_by: str = ""
+    last_failure: str = ""
 
-    async def in_some_mode(
+    async def reply_in_mode(
         self, messages: Sequence[Message], schema: AnswerSchema, begin: Mode
     ) -> tuple[ChatReply, Mode]:
         """Reply in the first mode, from `begin` on, that the server accepts."""
@@ -332,9 +334,9 @@ class _Call:
                 messages = (*messages, Message(role="user", content=words))
 
         def decide(error: Exception) -> bool | float:
-            if not isinstance(error, ChatFailure) or not error.passing:
+            if not isinstance(error, ChatFailure) or not error.transient:
                 return False
-            self.failed_by = error.reason
+            self.last_failure = error.reason
             if error.retry_after_s is None:
                 return True
             left = self.until - time.monotonic()
@@ -348,7 +350,7 @@ class _Call:
         self, messages: Sequence[Message], schema: AnswerSchema, mode: Mode
     ) -> ChatReply:
         model = self.model
-        async with model.free:
+        async with model.request_limit:
             began = time.monotonic()
             try:
                 reply = await model.chat.complete(messages, schema, mode)
@@ -368,7 +370,7 @@ class _Call:
             tokens = reply.input_tokens, reply.output_tokens
             cost = model.price.of(*tokens) if model.price else None
             usage = ModelUsage(self.use, model.name, 1, 0, *tokens, cost)
-        # A user's own chat model need not name a provider.
+        # A user's own chat model may lack the attribute.
         provider = getattr(model.chat, "provider", type(model.chat).__name__)
         request = ModelRequest(usage, time.monotonic() - began, provider)
         for meter in (model.meter, *_METERS.get()):
@@ -379,9 +381,9 @@ class _Call:
 
 MAX_ANSWER_CHARS = 200_000
 MAX_FALSE_STARTS = 50
-"""Most places of a text at which JSON seems to begin and does not."""
+"""Most places of a text that look like the start of JSON and are not."""
 MAX_JSON_VALUES = 50
-"""Most JSON values of a text that are tried, from its end."""
+"""Most JSON values of a text that are tried, the last first."""
 
 STRAIGHT_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 
@@ -409,8 +411,10 @@ class FieldwiseAnswer(BaseModel):
         return tuple(each for each in type(self).model_fields if each in missing | {*self._wrong})
 
     @classmethod
-    def of_fields(cls, value: Mapping[str, Any], error: ValidationError) -> FieldwiseAnswer | None:
-        """Answer by the fields that are not wrong; None if a field without a default is wrong."""
+    def from_valid_fields(
+        cls, value: Mapping[str, Any], error: ValidationError
+    ) -> FieldwiseAnswer | None:
+        """Answer of the valid fields; None if a field without a default is wrong."""
         wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
         try:
             made = cls.model_validate({k: v for k, v in value.items() if k not in wrong})
@@ -420,17 +424,17 @@ class FieldwiseAnswer(BaseModel):
         return made if made.model_fields_set else None
 
 
-def lacking_fields(use: ModelUse, answer: BaseModel) -> tuple[str, ...]:
+def missing_field_marks(use: ModelUse, answer: BaseModel) -> tuple[str, ...]:
     """Marks of the fields that an answer lacks, for `degraded`: `context-llm:intent`."""
     lacking = answer.lacking if isinstance(answer, FieldwiseAnswer) else ()
     return tuple(f"{use}-llm:{name}" for name in lacking)
 
 
 class _UnreadableError(ValueError):
-    """Text without an answer of the shape; `place` names fields, and quotes no value.
+    """Text without an answer of the shape; `place` names the wrong fields, without values.
 
-    `partial`: an answer by some of its fields, where the shape allows that. `rank` is higher for
-    texts that are nearer to an answer.
+    `partial`: the answer of the valid fields, if the shape allows one. `rank` is higher the nearer
+    the text is to an answer.
     """
 
     def __init__(
@@ -443,13 +447,13 @@ class _UnreadableError(ValueError):
 
 
 def read_answer(text: str, shape: type[_Shape]) -> _Shape:
-    """Read an answer: JSON, also in a fence, in quotes, within a sentence, or as Python writes it.
+    """Read an answer: JSON, also fenced, quoted, within a sentence, or as a Python literal.
 
-    Thoughts between tags are no answer. Of several values the last value that fits is the answer;
-    a value with no field of the shape, such as `{"error": ...}`, never fits.
+    Thoughts between tags are skipped. Of several values the last that fits is the answer; a value
+    with no field of the shape, such as `{"error": ...}`, never fits.
 
     Raises:
-        ValueError: no value has this shape; the message says what is wrong with the nearest.
+        ValueError: no value has this shape; the message is about the nearest value.
     """
     answer = _without_thoughts(text[:MAX_ANSWER_CHARS])
     wrong = _UnreadableError("it is not JSON", "it is not JSON")
@@ -483,13 +487,13 @@ def _validate(value: Any, shape: type[_Shape]) -> _Shape:
         place = f"wrong: {', '.join(sorted(places)[:5])}"
         partial = None
         if issubclass(shape, FieldwiseAnswer) and isinstance(value, dict):
-            partial = shape.of_fields(cast("dict[str, Any]", value), error)
+            partial = shape.from_valid_fields(cast("dict[str, Any]", value), error)
         raise _UnreadableError(in_words(error, most=5), place, 2, partial) from None
 
 
 def _without_thoughts(text: str) -> str:
-    """Text behind the model's thoughts; tags within a text that is JSON as a whole stay."""
-    if next(_whole(text), None) is not None:
+    """Text without the model's thoughts; tags in a text that is JSON as a whole stay."""
+    if next(_whole_values(text), None) is not None:
         return text
     rest = _THOUGHT_BLOCK.sub("", text)
     ends = list(_THOUGHT_END.finditer(rest))
@@ -506,22 +510,22 @@ def _names_of(schema: Any) -> Iterator[str]:
 def _values(text: str) -> Iterator[Any]:
     """Values in a text, as JSON or Python; the last value, the likeliest answer, comes first."""
     for each in dict.fromkeys((text, text.translate(STRAIGHT_QUOTES))):
-        for reading in (_whole, _within, _python):
+        for reading in (_whole_values, _embedded_values, _python_values):
             yield from reversed(list(reading(each))[-MAX_JSON_VALUES:])
 
 
-def _whole(text: str) -> Iterator[Any]:
+def _whole_values(text: str) -> Iterator[Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return
     if isinstance(value, str):
-        yield from _whole(value)
+        yield from _whole_values(value)
     else:
         yield value
 
 
-def _within(text: str) -> Iterator[Any]:
+def _embedded_values(text: str) -> Iterator[Any]:
     """JSON values anywhere in a text, from its start."""
     decode, at, failed = json.JSONDecoder().raw_decode, 0, 0
     while failed < MAX_FALSE_STARTS:
@@ -537,7 +541,7 @@ def _within(text: str) -> Iterator[Any]:
             yield value
 
 
-def _python(text: str) -> Iterator[Any]:
+def _python_values(text: str) -> Iterator[Any]:
     """Python literal between the outermost braces of a text."""
     begin, end = text.find("{"), text.rfind("}")
     if 0 <= begin < end:
@@ -580,18 +584,18 @@ class _EventLoop:
 
 _EVENT_LOOP = _EventLoop()
 
-_FREE = weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore]()
+_REQUEST_LIMITS = weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore]()
 """Semaphores by process and server."""
 
 
 def _close(chat: ChatModel) -> None:
-    """Close connections without waiting; a loop that never ran has opened none."""
+    """Close connections without waiting; there are none if the loop never ran."""
     if _EVENT_LOOP.is_running:
         _EVENT_LOOP.run(chat.aclose())
 
 
-class _NoPrompts(logging.Filter):
-    """Filter that keeps our prompts out of the debug logs of providers' clients."""
+class _PromptFilter(logging.Filter):
+    """Filter that keeps our prompts out of the debug logs of provider SDKs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True for records of other requests, and for records above the level DEBUG."""
@@ -599,4 +603,4 @@ class _NoPrompts(logging.Filter):
 
 
 for _name in ("openai._base_client", "anthropic._base_client"):
-    logging.getLogger(_name).addFilter(_NoPrompts())
+    logging.getLogger(_name).addFilter(_PromptFilter())

@@ -24,7 +24,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 class OpenAIChatModel(SdkChatModel):
     """Chat model behind `/chat/completions` of a base URL.
 
-    A model that refuses the temperature is sent none from then on.
+    After a model refuses the temperature, no more requests have it.
     """
 
     provider = "openai"
@@ -76,7 +76,7 @@ class OpenAIChatModel(SdkChatModel):
 
 
 def _as_text(content: Any) -> str:
-    """Text of a content in parts; arguments that came as an object, as JSON."""
+    """Text of a content in parts, or JSON of arguments that came as an object."""
     if isinstance(content, list):
         parts = cast("list[Any]", content)
         return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
@@ -84,7 +84,7 @@ def _as_text(content: Any) -> str:
 
 
 def _read_events(stream: str, mode: Mode) -> ChatReply:
-    """Reply of a server that streams unasked."""
+    """Reply in a stream, which some servers send without a request for it."""
     lines = (
         line.removeprefix("data:").strip() for line in stream.splitlines() if line[:5] == "data:"
     )
@@ -94,7 +94,7 @@ def _read_events(stream: str, mode: Mode) -> ChatReply:
         events = []
     deltas = [choice["delta"] for event in events for choice in event.get("choices", ())]
     if not deltas:
-        raise ChatFailure(NO_PROTOCOL, passing=True)
+        raise ChatFailure(NO_PROTOCOL, transient=True)
     calls = [call["function"] for delta in deltas for call in delta.get("tool_calls") or ()]
     arguments = "".join(_as_text(call.get("arguments")) for call in calls)
     words = "".join(_as_text(delta.get("content")) for delta in deltas)

@@ -1,6 +1,6 @@
-"""Chat server: a double of a language model's server on this machine, with faults on demand.
+"""Chat server: a test double of a language model's server on this machine, with faults on demand.
 
-It speaks OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`, without streams:
+It has OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`, without streams:
 
     with ChatServer({"label": "billing"}, faults=["busy"]) as server:
         settings = Settings.model_validate({"llm": server.settings})
@@ -40,11 +40,10 @@ ChatFault: TypeAlias = Literal[
     "events",
     "other-tool",
 ]
-"""Fault of one request: the answer takes `slow_s`; status 429 with Retry-After; status 500; the
-answer breaks off; it is a web page; it is prose, or JSON of another shape, or has labels that
-nobody offered; the server refuses tools. The rest are of OpenAI's protocol alone: arguments as an
-object; content in parts; no choice; status 200 with an error; a stream that nobody asked for; a
-call of a tool that was not offered."""
+"""Fault of one request, in this order: the answer takes `slow_s`; status 429 with Retry-After;
+status 500; the answer breaks off; is a web page; is prose; is JSON of another shape; has unknown
+labels; the server refuses tools. Only in OpenAI's protocol: arguments as an object; content in
+parts; no choice; status 200 with an error; an unrequested stream; a call of an unknown tool."""
 
 FAULTS: tuple[ChatFault, ...] = get_args(ChatFault)
 
@@ -86,12 +85,12 @@ def faulty_share(
 
 
 class ChatServer:
-    """Server on a free port of this machine, while it is a context.
+    """Server on a free port of this machine; a context manager.
 
-    `replies`: one for all requests, or one after the other, the last for all that follow, or a
-    function of the request; None makes up an answer of the schema. `faults`: one for each request
-    in order, None for none, or a function of the request. `refuses`: modes, or the options
-    `temperature` and `max_tokens`, that get status 400. `requests` keeps the requests.
+    `replies`: one reply for all requests, a list in order (the last repeats), or a function of the
+    request; None generates an answer from the schema. `faults`: one for each request in order, None
+    for no fault, or a function of the request. `refuses`: modes, or the options `temperature` and
+    `max_tokens`, that get status 400. `requests` keeps the requests.
     """
 
     def __init__(
@@ -198,7 +197,7 @@ class _PlannedResponse:
 
 
 def _mode_and_schema(protocol: str, body: Any) -> tuple[Mode, Any]:
-    """Mode of the request, and the schema of the answer if it is not in the words."""
+    """Mode of the request, and the answer's schema unless the prompt has it."""
     if tools := body.get("tools"):
         function = tools[0] if protocol == "anthropic" else tools[0]["function"]
         return "tool", function.get("input_schema", function.get("parameters"))
@@ -421,9 +420,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             if planned.fault == "slow":
                 chat.closing.wait(chat.slow_s)
-            self._say(planned)
+            self._send_reply(planned)
 
-    def _say(self, planned: _PlannedResponse) -> None:
+    def _send_reply(self, planned: _PlannedResponse) -> None:
         is_openai = planned.request.protocol == "openai"
         whole = _openai(planned) if is_openai else _anthropic(planned)
         if planned.fault == "events" and is_openai:

@@ -1,4 +1,4 @@
-"""Turn as text for a language model, cut and introduced in one way, and the label of the answer."""
+"""Turns as text for a language model, shortened in one way, and labels read from answers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ MAX_SHOWN_NOTE_CHARS = 1_000
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 
-def both_ends(text: str, max_chars: int, head_chars: int, tail_chars: int) -> str:
-    """Whole text, or the head and the tail of a text that is longer than `max_chars`."""
+def head_and_tail(text: str, max_chars: int, head_chars: int, tail_chars: int) -> str:
+    """Head and tail of a text that is longer than `max_chars`; else the whole text."""
     if len(text) <= max_chars:
         return text
     return f"{text[:head_chars]}\n{text[-tail_chars:]}"
@@ -52,7 +52,7 @@ def show_turn(turn: Turn, notes: Mapping[str, str] = NO_NOTES) -> str:
         "Messages before": "\n".join(messages),
         "Attached files": "\n".join(each[:MAX_SHOWN_FILE_CHARS] for each in files),
         **{title: note[:MAX_SHOWN_NOTE_CHARS] for title, note in notes.items()},
-        "The user now": both_ends(
+        "The user now": head_and_tail(
             turn.text, MAX_SHOWN_TEXT_CHARS, SHOWN_HEAD_CHARS, SHOWN_TAIL_CHARS
         ),
     }
@@ -67,11 +67,11 @@ def prompt(rules: str, shown: str) -> tuple[Message, Message]:
 def read_label(
     answer: str, labels: Iterable[str], aliases: Mapping[str, str] = NO_NOTES
 ) -> str | None:
-    """Label that an answer names: exactly, in any case, or as one of its words, the longest first.
+    """Label in an answer: the whole answer in any case, else the longest label among its words.
 
-    Spaces, quotes and Markdown around the label do not matter. `aliases` are other words for
+    Spaces, quotes and Markdown around the label are ignored. `aliases` are other words for
     labels. A word ends where letters, digits, `_` and `-` end: `tech` is no word of `biotech`.
-    Scripts without spaces have no such borders.
+    In scripts without spaces a label may stand anywhere.
     """
     names = {**aliases, **{label: label for label in labels}}
     answer = answer.strip()
@@ -86,7 +86,7 @@ def read_label(
 
 
 def _is_word_of(word: str, text: str) -> bool:
-    """True for a word of a text; no border is needed at a letter of a script without spaces."""
+    """True if a text has the word; letters of scripts without spaces need no border."""
     if not SPACELESS.search(word):
         text = SPACELESS.sub(" ", text)
     before = "" if SPACELESS.match(word) else r"(?<![\w-])"
@@ -95,7 +95,7 @@ def _is_word_of(word: str, text: str) -> bool:
 
 
 SHARES_BY_WORD: Mapping[str, float] = MappingProxyType({"high": 0.9, "medium": 0.6, "low": 0.3})
-"""Confidence of models that state theirs in words."""
+"""Probability for a confidence that a model states in words."""
 
 _SHARE = re.compile(r"\s{0,9}(\d{1,3}(?:[.,]\d{1,9})?)\s{0,9}(%?)\s{0,9}")
 _YES_OR_NO = re.compile(r"\W{0,9}(?:(yes|true|1)|no|false|0)(?!\w|[.,]\d)", re.IGNORECASE)
@@ -103,7 +103,7 @@ _NULLS = frozenset({"", "none", "null", "n/a"})
 
 
 def read_share(value: object) -> object:
-    """Share from 0 to 1 of `0.9`, `90`, `"90 %"`, `"0,9"` or `"high"`; other values as given."""
+    """Share, 0 to 1, from `0.9`, `90`, `"90 %"`, `"0,9"` or `"high"`; other values unchanged."""
     if isinstance(value, str):
         number = _SHARE.fullmatch(value)
         if number is None:
@@ -118,7 +118,7 @@ def read_share(value: object) -> object:
 
 
 def read_yes(answer: object) -> object:
-    """Truth of `1`, `"true"` or `"Yes."`, by the first word; other values as given."""
+    """Boolean from `1`, `"true"` or `"Yes."`, by the first word; other values unchanged."""
     words = f"{answer:g}" if isinstance(answer, int | float) else answer
     found = _YES_OR_NO.match(words) if isinstance(words, str) else None
     return answer if found is None else found[1] is not None

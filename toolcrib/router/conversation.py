@@ -15,7 +15,7 @@ from pydantic import Field
 
 from toolcrib.encoders.base import FloatArray
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
-from toolcrib.language_models.turns import both_ends, prompt, show_turn, shown_messages
+from toolcrib.language_models.turns import head_and_tail, prompt, show_turn, shown_messages
 from toolcrib.records import Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
 from toolcrib.retrieval.legs import has_words
@@ -69,7 +69,7 @@ ATTACHMENT_PREFIX = "attached file:"
 
 def excerpt(text: str) -> str:
     """Text to search with: head and tail of a very long text."""
-    return both_ends(text, MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS)
+    return head_and_tail(text, MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS)
 
 
 def standalone_text(turn: Turn) -> SearchText:

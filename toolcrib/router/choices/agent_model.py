@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
-from toolcrib.language_models.model import lacking_fields
+from toolcrib.language_models.model import missing_field_marks
 from toolcrib.language_models.turns import Share, YesOrNo, prompt, read_label, show_turn
 from toolcrib.records import AgentDecision, Turn
 from toolcrib.router.choices.allowlist import Allowlist
@@ -127,7 +127,7 @@ class AgentClassifier:
         if not answers:
             return ModelDecision(None, failed, named_unknown=is_unknown)
         made = self._vote(answers, shown, until - time.monotonic())
-        lacking = (mark for each in answers for mark in lacking_fields("agents", each))
+        lacking = (mark for each in answers for mark in missing_field_marks("agents", each))
         return ModelDecision(made, failed, tuple(dict.fromkeys(lacking)), is_unknown)
 
     def _leanings(self) -> Sequence[str | None]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from toolcrib.language_models.turns import both_ends
+from toolcrib.language_models.turns import head_and_tail
 from toolcrib.records import Attachment, Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
 from toolcrib.router.choices.allowlist import Allowlist
@@ -167,4 +167,4 @@ class EvidenceReader:
 
 
 def _cut(text: str) -> str:
-    return both_ends(text, MAX_FACT_TEXT_CHARS, FACT_TEXT_HEAD_CHARS, FACT_TEXT_TAIL_CHARS)
+    return head_and_tail(text, MAX_FACT_TEXT_CHARS, FACT_TEXT_HEAD_CHARS, FACT_TEXT_TAIL_CHARS)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from unicodedata import category
 
 from toolcrib.encoders.language import language_of, spoken_words
-from toolcrib.language_models.turns import both_ends
+from toolcrib.language_models.turns import head_and_tail
 from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import Context, Entity
 from toolcrib.records.scope import Sensitivity
@@ -588,4 +588,4 @@ class HeuristicDetector:
 
 
 def _words(text: str) -> TextWords:
-    return split_words(both_ends(text, _FIRST_CHARS + _LAST_CHARS, _FIRST_CHARS, _LAST_CHARS))
+    return split_words(head_and_tail(text, _FIRST_CHARS + _LAST_CHARS, _FIRST_CHARS, _LAST_CHARS))
