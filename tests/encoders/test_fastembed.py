@@ -109,7 +109,7 @@ def test_a_listed_model_has_its_width_without_a_download() -> None:
     ("model", "told"),
     [
         ("BAAI/bge-smal-en-v1.5", r"did you mean .*'BAAI/bge-small-en-v1.5'"),
-        ("qqq", r"no model 'qqq'; a folder is named with its path"),
+        ("qqq", r"no model 'qqq'; for a folder, give its path"),
         ("./no-such-model", "there is no folder no-such-model"),
         (str(SHIPPED), "bundled:"),
     ],
@@ -211,7 +211,7 @@ class TestPooling:
     def test_without_it_nothing_is_guessed(self, tokens_first: Path, config: str | None) -> None:
         if config is not None:
             (tokens_first / "1_Pooling" / "config.json").write_text(config)
-        with pytest.raises(EncoderError, match="one vector a token"):
+        with pytest.raises(EncoderError, match="one vector for each token"):
             FastEmbedEncoder(str(tokens_first)).encode_query("x")
 
     def test_a_pooled_output_that_is_not_the_first_is_taken_by_its_name(
@@ -251,7 +251,7 @@ class TestOpeningByName:
     ) -> None:
         monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: None)
         opened = _Kind(cached=False, broken=True)
-        with pytest.raises(EncoderError, match=r"broke off.*copy its folder"):
+        with pytest.raises(EncoderError, match=r"broke off.*copy the model's folder"):
             open_named(opened, ModelName("fastembed", "a/b"), {})
 
 

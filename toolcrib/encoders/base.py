@@ -1,6 +1,6 @@
 """Encoder protocols, and the checks of input and output that all encoders share.
 
-Queries and documents are encoded apart, since models differ there.
+Queries and documents have separate methods, since many models encode them differently.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DenseEncoder(Protocol):
         """Encode one query: float32 [dimensions], L2-normalised.
 
         Raises:
-            TypeError: it is no text.
+            TypeError: `text` is no text.
             EncoderError: the model cannot be loaded or fetched, or gives no usable vector.
         """
         ...
@@ -55,7 +55,7 @@ class DenseEncoder(Protocol):
         """Encode documents in their order: float32 [n, dimensions], rows L2-normalised.
 
         Raises:
-            TypeError: it is no list of texts.
+            TypeError: `texts` is no list of texts.
             EncoderError: as `encode_query`.
         """
         ...
@@ -63,12 +63,12 @@ class DenseEncoder(Protocol):
 
 @runtime_checkable
 class ClauseEncoder(DenseEncoder, Protocol):
-    """A dense encoder that also sees the parts of a query that asks for several things."""
+    """A dense encoder that also encodes the clauses of a query with several wishes."""
 
     def encode_clauses(self, text: str) -> FloatArray:
         """Encode a query and its clauses: float32 [1 + clauses, dimensions], L2-normalised.
 
-        The first row is what `encode_query` gives; it is alone where there is one clause.
+        The first row is that of `encode_query`; a query of one clause has no other row.
         """
         ...
 
@@ -78,7 +78,7 @@ class LanguageBound(DenseEncoder, Protocol):
     """A dense encoder that detects texts in a language outside its training."""
 
     def reads(self, text: str) -> bool:
-        """Say whether the model knows the text's language; true in case of doubt."""
+        """True if the model knows the text's language, and in case of doubt."""
         ...
 
 
@@ -86,7 +86,7 @@ class LanguageBound(DenseEncoder, Protocol):
 class Translating(DenseEncoder, Protocol):
     """A dense encoder that knows English words for the words of other languages.
 
-    The cosines of a text in another language count `cosine_factor` times.
+    The cosines of a query in another language are multiplied by `cosine_factor`.
     """
 
     cosine_factor: float
@@ -98,21 +98,21 @@ class Translating(DenseEncoder, Protocol):
 
 @runtime_checkable
 class SpaceSharing(DenseEncoder, Protocol):
-    """A dense encoder that may have been taught to give another encoder's vectors."""
+    """A dense encoder that may be trained to give another encoder's vectors."""
 
     @property
     def space(self) -> str:
-        """Name of the encoder whose vectors these are; its own where they are its own."""
+        """Name of the encoder whose vectors this encoder gives, or its own name."""
         ...
 
 
 def space_of(encoder: DenseEncoder) -> str:
-    """Vector space of an encoder: models and calibrations fitted in it serve all that share it."""
+    """Vector space of an encoder; encoders of one space share fitted models and calibrations."""
     return encoder.space if isinstance(encoder, SpaceSharing) else encoder.name
 
 
 class Reranker(Protocol):
-    """Scores a query against whole texts, more slowly and better than the first stage."""
+    """Scores a query and each text together: slower and better than the first stage."""
 
     @property
     def name(self) -> str:
@@ -123,14 +123,14 @@ class Reranker(Protocol):
         """Relevance of each text: float32 [n], any scale, higher is better.
 
         Raises:
-            TypeError: the query or one of the texts is no text.
+            TypeError: the query or an entry of `texts` is no text.
             EncoderError: the model cannot be loaded or fetched, or gives no usable score.
         """
         ...
 
 
 def readable(text: str) -> str:
-    """Join or replace halves of surrogate pairs, which JSON brings and tokenizers refuse."""
+    """Join or replace lone surrogates, which JSON allows and tokenizers refuse."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
         raise TypeError(f"an encoder reads text, not {type(text).__name__}: {text!r:.80}")
     if text.isascii():
@@ -139,9 +139,9 @@ def readable(text: str) -> str:
 
 
 def readable_all(texts: Sequence[str]) -> list[str]:
-    """Several texts, each as `readable` gives it; one text is no list of letters."""
+    """As `readable`, for a list of texts; a single text is an error."""
     if isinstance(texts, str):
-        raise TypeError(f"a list of texts is wanted, and this is one text: {texts!r:.80}")
+        raise TypeError(f"texts must be a list of texts, not one text: {texts!r:.80}")
     return [readable(text) for text in texts]
 
 
@@ -154,8 +154,8 @@ def unit_rows(vectors: Any, rows: int, dimensions: int, model: str) -> FloatArra
     found = np.asarray(vectors, dtype=np.float32)
     if found.shape != (rows, dimensions):
         raise EncoderError(
-            f"{model} gave an array of shape {found.shape} for {rows} texts; "
-            f"wanted {(rows, dimensions)}: choose a model that gives one vector a text"
+            f"{model} gave an array of shape {found.shape} for {rows} texts; it must be "
+            f"{(rows, dimensions)}: choose a model that gives one vector for each text"
         )
     lengths = np.sqrt(np.einsum("ij,ij->i", found, found))
     usable = (lengths > 0) & (lengths < np.inf)
@@ -175,8 +175,8 @@ def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
     found = np.asarray(scores, dtype=np.float32)
     if found.shape != (count,):
         raise EncoderError(
-            f"{model} gave an array of shape {found.shape} for {count} texts; wanted {(count,)}: "
-            "a reranker has one output, and a classifier of several classes is none"
+            f"{model} gave an array of shape {found.shape} for {count} texts; it must be "
+            f"{(count,)}: choose a model with one output, not a classifier of several classes"
         )
     if not np.isfinite(found).all():
         raise EncoderError(f"{model} gave NaN or infinity for one of {count} texts")
@@ -184,7 +184,7 @@ def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
 
 
 def to_text(vectors: FloatArray) -> str:
-    """Rows of a matrix as base64 of float16, for documents that hold nothing but text."""
+    """Rows of a matrix as base64 of float16, for JSON."""
     return base64.b64encode(vectors.astype("<f2").tobytes()).decode("ascii")
 
 

@@ -12,9 +12,9 @@ from toolcrib.errors import SettingsError
 
 
 class DeterministicEncoder(DenseEncoder):
-    """A `DenseEncoder` for tests and for users who want no model at all.
+    """A `DenseEncoder` for tests, and for users who want no model.
 
-    Texts that share character trigrams are near, whatever they mean.
+    Texts with the same character trigrams are near, whatever their meaning.
     `encoded_documents` and `encoded_queries` count the texts that were encoded.
 
     Raises:
@@ -30,7 +30,7 @@ class DeterministicEncoder(DenseEncoder):
 
     @classmethod
     def from_setting(cls, model: str, _threads: int) -> DeterministicEncoder:
-        """Make an encoder of `model` dimensions, where that is a number."""
+        """Make an encoder of `model` dimensions, if `model` is a number."""
         return cls(int(model)) if model else cls()
 
     @property

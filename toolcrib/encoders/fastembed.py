@@ -44,7 +44,7 @@ _POOLING = {
     "lasttoken": "LAST_TOKEN",
     "pooling_mode_lasttoken": "LAST_TOKEN",
 }
-"""Words of sentence-transformers' `1_Pooling/config.json`, new and old, in fastembed's words."""
+"""fastembed's name for each pooling in sentence-transformers' `1_Pooling/config.json`."""
 
 
 class _FastEmbed:
@@ -74,7 +74,7 @@ class _FastEmbed:
         raise NotImplementedError
 
     def _pooling(self, _graph: Path) -> dict[str, Any]:
-        """Options of a folder's graph beside its place."""
+        """Options of a folder's graph, beside its path."""
         return {}
 
     def _load(self) -> Any:
@@ -82,7 +82,7 @@ class _FastEmbed:
         if folder is None:
             return open_named(kind, self._model, self._options)
         file = _graph_file(folder)
-        # The library opens only what is in its list, where names differ by more than their case.
+        # The library opens only listed models, whose names it compares without case.
         name = self.name.lower()
         if not any(entry["model"] == name for entry in kind.list_supported_models()):
             source = _descriptions().ModelSource(hf=name)
@@ -90,14 +90,14 @@ class _FastEmbed:
             kind.add_custom_model(model=name, sources=source, model_file=file, **options)
         try:
             return kind(name, specific_model_path=str(folder), **self._options)
-        except Exception as error:  # onnxruntime's and tokenizers' own classes share no base
+        except Exception as error:  # errors of onnxruntime and tokenizers share no base class
             raise EncoderError(f"{folder} cannot be loaded: {error}") from error
 
     def _run(self, method: str, *texts: Any) -> list[Any]:
         loaded = self._load_once()
         try:
             return list(getattr(loaded, method)(*texts, batch_size=BATCH_TEXTS))
-        except Exception as error:  # onnxruntime's own classes share no base
+        except Exception as error:  # onnxruntime's errors share no base class
             raise EncoderError(f"{self._model.spelling} cannot be run: {error}") from error
 
 
@@ -106,13 +106,13 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 
     `model` is a name from fastembed's list (`BAAI/bge-small-en-v1.5`), downloaded at its first
     use, or a folder (`./my-model`) with `model.onnx` (or `onnx/model.onnx`), `tokenizer.json`
-    and `tokenizer_config.json`. `threads`: cores a run may use; 0 means all. `cache`: the folder
-    of downloads; fastembed's own choice (`FASTEMBED_CACHE_PATH`) without it.
+    and `tokenizer_config.json`. `threads`: cores of a run; 0 means all. `cache`: the folder of
+    downloads; by default fastembed's own (`FASTEMBED_CACHE_PATH`).
 
     Raises:
         SettingsError: no model is named.
         MissingExtraError: fastembed is not installed.
-        EncoderError: a folder is named that is not there.
+        EncoderError: the named folder does not exist.
     """
 
     _purpose = "encoder"
@@ -125,7 +125,7 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector: from fastembed's list, or measured where there is a folder."""
+        """Length of every vector: from fastembed's list, or measured for a folder."""
         return self._width()
 
     def encode_query(self, text: str) -> FloatArray:
@@ -136,7 +136,7 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
         documents = [self._document_prompt + text for text in readable_all(texts)]
         if not documents:
             return np.empty((0, self.dimensions), dtype=np.float32)
-        # Texts of like length run together, so that little is padded.
+        # Texts of similar length run together, so that batches need little padding.
         order = sorted(range(len(documents)), key=lambda row: len(documents[row]))
         found = self._run("passage_embed", [documents[row] for row in order])
         vectors = np.empty((len(documents), self.dimensions), dtype=np.float32)
@@ -185,7 +185,7 @@ def _descriptions() -> Any:
 
 
 def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
-    """Open a model of fastembed's list (`kind`: the class that lists it), fetching it if needed."""
+    """Open a model of fastembed's list (`kind`: the class that lists it); download it if needed."""
     source: str | None = _listed_model(kind, model)["sources"]["hf"]
     loguru: Any = load_package("loguru", model.spelling)
     hub: Any = load_package("huggingface_hub", model.spelling)
@@ -198,13 +198,13 @@ def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
         loguru.logger.enable("fastembed")
     try:
         if source is not None:
-            # Without a network fastembed would try for 39 seconds before it says so.
+            # Without a network fastembed would retry for 39 seconds before it fails.
             hub.model_info(source, timeout=10)
         return kind(model.model, **options)
     except Exception as error:
         raise EncoderError(
             f"{model.spelling} is not on this machine and cannot be fetched ({error}). Without "
-            "a network, copy its folder from a machine that has it and name it as "
+            "a network, copy the model's folder from another machine and name it as "
             "fastembed:./FOLDER, or use the encoder that ships with toolcrib: bundled"
         ) from error
 
@@ -218,12 +218,12 @@ def _listed_model(kind: Any, model: ModelName) -> dict[str, Any]:
     hint = f"did you mean {', '.join(map(repr, near))}? " if near else ""
     raise EncoderError(
         f"fastembed has no model {model.model!r}; {hint}"
-        "a folder is named with its path: fastembed:./FOLDER"
+        "for a folder, give its path: fastembed:./FOLDER"
     )
 
 
 def _graph_file(folder: Path) -> str:
-    """The graph's path within the folder, once all that fastembed reads is there."""
+    """The graph's path within the folder, after a check for the files that fastembed reads."""
     graph = next((name for name in GRAPHS if (folder / name).is_file()), "")
     missing = [] if graph else [" or ".join(GRAPHS)]
     missing += [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
@@ -243,7 +243,7 @@ def _prompts_of(folder: Path) -> tuple[str, str]:
 
 
 def _pooling_of(graph: Path, folder: Path) -> tuple[str, str]:
-    """The pooling in fastembed's words, and the output to name where it is not the first."""
+    """Name of the pooling for fastembed, and the output to read, empty for the first."""
     outputs = _outputs(graph)
     if outputs[0][1] == 2:  # noqa: PLR2004 [texts, dimensions]
         return "DISABLED", ""
@@ -256,15 +256,15 @@ def _pooling_of(graph: Path, folder: Path) -> tuple[str, str]:
     known = [_POOLING[mode] for mode in modes if isinstance(mode, str) and mode in _POOLING]
     if len(known) != 1 or len(modes) != 1:
         raise EncoderError(
-            f"{graph} gives one vector a token, and {config} does not say whether to "
-            "take their mean, the first or the last (pooling_mode: mean, cls or lasttoken); "
-            f"write it there, or export the model with an output named {POOLED_OUTPUT}"
+            f"{graph} gives one vector for each token, and {config} names no pooling of these "
+            "vectors; set pooling_mode there to mean, cls or lasttoken, or export the model with "
+            f"an output named {POOLED_OUTPUT}"
         )
     return known[0], ""
 
 
 def _outputs(path: Path) -> list[tuple[str, int]]:
-    """Names and numbers of axes of a graph's outputs, in their order."""
+    """Name and number of axes of each output of a graph."""
     unoptimised = import_onnxruntime().GraphOptimizationLevel.ORT_DISABLE_ALL
     graph = open_session(path, graph_optimization_level=unoptimised)
     return [(output.name, len(output.shape or ())) for output in graph.get_outputs()]

@@ -78,7 +78,7 @@ _WORDS = {
     "hu": """a az és egy ez hogy nem is van meg mi mit hol ki kell csak már vagy ha de nekem kérem
         holnap mennyi""",
 }
-"""Commonest words of languages in Latin letters; words that English has too do not count."""
+"""Commonest words of languages in Latin letters; words that are English too are not counted."""
 
 _COMMON = """
     a about above add after again ago all am an and any anyone anything are around as ask at away
@@ -129,16 +129,16 @@ def _count(words: Iterable[str], among: Collection[str]) -> int:
     return sum(word in among for word in words)
 
 
-# A query is looked at by its encoder, and a turn by its classifier too.
+# Both the encoder and the classifier of a turn ask for the same text.
 @cached_texts(32, MAX_LANGUAGE_CHARS)
 def is_english(text: str) -> bool:
-    """Say whether a text may be English: false only where another language is clear."""
+    """True unless a text is clearly in another language than English."""
     prose, words = _prose_words(text)
     english, foreign = _count(words, _ENGLISH_ONLY), _count(words, _FOREIGN_ONLY)
     if not prose.isascii():
         strange = [sum(not _is_latin(letter) for letter in word) for word in words]
         spoken = sum(spoken_words(word) for word, n in zip(words, strange, strict=True) if n)
-        # Names in Latin letters are no English, but an English sentence may hold strange names.
+        # Names in Latin letters are no sign of English, and English sentences hold foreign names.
         if sum(strange) >= MIN_FOREIGN_LETTERS and spoken > english:
             return False
     return foreign <= english or (foreign == 1 and len(words) < FOREIGN_WORD_MIN_WORDS)
@@ -154,15 +154,15 @@ LANGUAGES = (
     *("hi", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "nl", "no", "pl", "pt", "ro"),
     *("ru", "sk", "sl", "sr", "sv", "th", "tr", "uk", "ur", "vi", "zh"),
 )
-"""Languages that are recognised, ISO 639-1; the model knows more, which differ by a word."""
+"""Recognised languages, ISO 639-1. The model knows more; some differ from these by few words."""
 
 ENCODED_LANGUAGES = ("en", "de", "es", "fr", "pt", "it", "nl", "pl", "ru", "zh", "ja", "ko")
 """Languages that the encoder of `toolcrib-multilingual` reads."""
 
 ENGLISH_ODDS, COMMON_WORD_ODDS = 2.0, 5.0
-"""Odds of English beforehand, as its words are terms and names elsewhere, and for each common word.
-Chosen on requests of at most four words: English is taken for another language in 5 %, the others
-for English in 4 % (36 % where common words alone decide)."""
+"""Prior odds of English, as other languages use its words as terms, and odds for each common word.
+Chosen on requests of at most four words: 5 % of the English ones are taken for another language,
+4 % of the other ones for English (36 % if common words alone decide)."""
 
 MIN_LANGUAGE_WORDS = 3
 MIN_LANGUAGE_PROBABILITY = 0.7
@@ -177,10 +177,10 @@ SPACELESS_LETTERS_PER_WORD = 2
 
 @cached_texts(1_024, MAX_LANGUAGE_CHARS)
 def is_likely_english(text: str) -> bool:
-    """Say whether a text is in English rather than in another of `ENCODED_LANGUAGES`.
+    """True if a text is likelier English than another of `ENCODED_LANGUAGES`.
 
-    Stricter than `is_english`, for whoever reads them too: a short request in one of them may have
-    no common word. Needs the extra `context`.
+    Stricter than `is_english`, for models that read all of these languages: a short request may
+    have no common word. Needs the extra `context`.
     """
     if not is_english(text):
         return False
@@ -199,9 +199,9 @@ def spoken_words(word: str) -> int:
 
 
 def language_of(text: str) -> str | None:
-    """The language as ISO 639-1; None for less than three words, or in case of doubt.
+    """The language as ISO 639-1; None for less than three words, and in case of doubt.
 
-    Without the extra `context` it never can.
+    Always None without the extra `context`.
     """
     prose = _CODE.sub(" ", text[:MAX_LANGUAGE_CHARS])
     if (
@@ -217,7 +217,7 @@ def language_of(text: str) -> str | None:
 
 
 def likeliest_language(text: str, among: Collection[str]) -> str:
-    """The likeliest of these languages, which are of `LANGUAGES`; needs the extra `context`."""
+    """The likeliest language `among` some of `LANGUAGES`; needs the extra `context`."""
     ranked = _identifier().rank(text[:MAX_LANGUAGE_CHARS])
     return next(language for language, _ in ranked if language in among)
 

@@ -6,7 +6,7 @@ A document's weight for a term is BM25's saturated term frequency (Robertson and
 
 a query's weight is the term's count, and the engine multiplies each product by
 `ln(1 + (N - n + 0.5) / (n + 0.5))`. `rank-bm25` uses the same saturation with an IDF of
-`ln((N - n + 0.5) / (n + 0.5))`, floored where that is negative: very frequent terms weigh a
+`ln((N - n + 0.5) / (n + 0.5))`, with a floor for negative values: very frequent terms weigh a
 little here, and a constant there. All else is equal.
 """
 
@@ -49,7 +49,7 @@ class LexicalSettings:
     def __post_init__(self) -> None:
         """Refuse values that would give meaningless scores."""
         if not 0 <= self.k1 < math.inf:
-            raise SettingsError(f"lexical.k1 is {self.k1}; it must be a number from 0 on")
+            raise SettingsError(f"lexical.k1 is {self.k1}; it must be a number of at least 0")
         if not 0 <= self.b <= 1:
             raise SettingsError(f"lexical.b is {self.b}; it must be from 0 to 1")
         if self.language not in STEMMED_LANGUAGES:
@@ -77,8 +77,8 @@ class LexicalEncoder:
     def encode_document(self, counts: Mapping[str, float], average_length: float) -> SparseVector:
         """BM25 weights of a document given its term frequencies (which may be field-weighted).
 
-        `average_length` is the mean over the corpus of the sum of a document's frequencies;
-        0 stands for a corpus of which nothing is known, whose lengths are not corrected for.
+        `average_length` is the mean over the corpus of the sum of a document's frequencies; 0, for
+        an unknown corpus, switches the correction for length off.
         """
         k1, b = self.settings.k1, self.settings.b
         length = sum(counts.values())
@@ -95,8 +95,8 @@ class LexicalEncoder:
 
 
 def _sparse(weights: Iterable[tuple[str, float]]) -> SparseVector:
-    # Two terms may share one of the 2^32 dimensions: their weights add up, as the engine must
-    # never see an index twice.
+    # Two terms may share one of the 2^32 dimensions: their weights are added, as the engine does
+    # not allow an index twice.
     merged: dict[int, float] = {}
     for term, weight in weights:
         slot = _dimension(term)

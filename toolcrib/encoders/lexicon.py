@@ -34,7 +34,7 @@ _HANGUL = re.compile("[\uac00-\ud7af]{3,}")
 
 
 def terms(text: str, language: str) -> list[str]:
-    """Stems of a text; of Korean words the neighbouring syllables, since particles follow them."""
+    """Stems of a text; for Korean words pairs of syllables, since particles follow the words."""
     found: list[str] = []
     for term in tokenise(text, STEMMERS[language]):
         if _HANGUL.fullmatch(term):
@@ -45,7 +45,7 @@ def terms(text: str, language: str) -> list[str]:
 
 
 class Lexicon:
-    """English words by language and term, read from a file of `scripts/fit_lexicon.py`.
+    """English words by language and term, read from a file that `scripts/fit_lexicon.py` wrote.
 
     Raises:
         EncoderError: the file cannot be read.

@@ -1,7 +1,7 @@
 """ONNX models in our own folder format: the bundled encoder, and rerankers.
 
-A model is a folder with `model.onnx`, `tokenizer.json` and `card.json`, run straight on
-onnxruntime: fastembed could run the same files, and costs 1.2 s of imports where this costs 0.2 s.
+A model is a folder with `model.onnx`, `tokenizer.json` and `card.json`. It runs on onnxruntime
+itself, which takes 0.2 s to import; fastembed, which could run the same files, takes 1.2 s.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ MODELS = Path(__file__).parent / "models"
 VECTOR_OUTPUT, TOKENS_OUTPUT = "sentence_embedding", "token_embeddings"
 MIN_CLAUSES = 2
 MIN_CLAUSE_TOKENS = 3
-"""A text's first and last mark, and one token between them; shorter clauses are left out."""
+"""Start token, one token of text, and end token; shorter clauses are left out."""
 
 MAX_CLAUSES = 6
-"""Each clause costs a search of the dense leg; of more, the longest are kept."""
+"""Each clause costs a search of the dense leg; the longest clauses are kept."""
 
 _CLAUSE_END = re.compile(
-    # One mark and one space at a time: runs of either must not cost the square of their length.
+    # One mark and one space only: longer runs would take quadratic time.
     r"[.;:?!,]\s|\n|\s(?=(?:and|then|also|after|afterwards|before|but|so|plus|finally)\s)",
     re.IGNORECASE,
 )
@@ -56,12 +56,11 @@ _Found = TypeVar("_Found")
 
 
 class _BundledModel:
-    """A model folder whose texts run one by one: the base of encoder and reranker.
+    """A model folder; base of the bundled encoder and reranker.
 
-    Every text runs alone, on one core, and several texts run on `threads` cores at once (0: all
-    that this process may use). Nothing is padded, and no result can depend on its neighbours,
-    as it does where int8 is scaled by a whole batch: a tool that is indexed again gets the
-    vector that it had.
+    Every text runs alone on one core, and up to `threads` texts at once (0: all cores that this
+    process may use). There is no padding, and no int8 scale of a whole batch: a text always gets
+    the same vector.
     """
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
@@ -88,15 +87,15 @@ class _BundledModel:
 
 
 class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
-    """A `DenseEncoder` from a model folder; the one that ships in the package without one.
+    """A `DenseEncoder` from a model folder; without a folder, the model in the package.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
-    `sentence_embedding` (float32 [1, dimensions]); where it gives `token_embeddings` (float32
-    [1, tokens, dimensions]) too, queries of several clauses are seen clause by clause.
-    `threads`: cores that several texts run on (0: all that this process may use).
+    `sentence_embedding` (float32 [1, dimensions]). If it also gives `token_embeddings` (float32
+    [1, tokens, dimensions]), the clauses of a query are encoded too. `threads`: texts that run at
+    once, each on one core (0: all cores that this process may use).
 
     Raises:
-        EncoderError: `card.json` cannot be read or lacks something.
+        EncoderError: `card.json` cannot be read, or lacks a field.
     """
 
     def __init__(self, folder: Path | None = None, threads: int = 0) -> None:
@@ -104,7 +103,7 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
 
     @classmethod
     def from_setting(cls, model: str, threads: int) -> BundledEncoder:
-        """Open the model in a folder, or the one that ships where `model` is empty."""
+        """Open the model in a folder; the package's own model if `model` is empty."""
         return cls(Path(model) if model else None, threads)
 
     @property
@@ -124,8 +123,8 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
     def encode_clauses(self, text: str) -> FloatArray:
         """Encode a query and its clauses in one pass.
 
-        A clause's vector is the mean of its tokens as the whole query shapes them (late chunking,
-        Guenther et al. 2024).
+        A clause's vector is the mean of its tokens in the context of the whole query (late
+        chunking, Guenther et al. 2024).
         """
         query = readable(text)
         spans, model = clauses(query), self._model()
@@ -142,7 +141,7 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
     def encode_tokens(self, text: str) -> tuple[FloatArray, FloatArray]:
         """Encode a text and each of its tokens: float32 [dimensions] and [tokens, dimensions].
 
-        Tokens have the length that the graph gives them.
+        Token vectors are not normalised.
         """
         model = self._model()
         ids = model.tokenizer.encode(readable(text)).ids
@@ -165,16 +164,16 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
 class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translating):
     """The encoder of the package `toolcrib-multilingual`, for texts in twelve languages.
 
-    Its model, `other`, was taught to give the vectors of the encoder that ships, which encodes the
-    English texts here: English queries and tools are as they are without the package. A lexicon
-    has English words for a text, to be searched for.
+    Its model, `other`, was trained to give the vectors of the bundled encoder. The bundled encoder
+    still encodes English texts, so they are ranked as without the package. A lexicon translates
+    the words of other texts for the lexical leg.
 
     Raises:
-        EncoderError: it was taught another encoder's vectors, or a file cannot be read.
+        EncoderError: `other` has another encoder's vectors, or a file cannot be read.
     """
 
     cosine_factor = 0.8
-    """Its vectors are nearer to every tool than those of the English encoder; chosen on the
+    """Vectors of `other` are nearer to all tools than those of the English encoder; chosen on the
     development split of `data/multilingual`."""
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
@@ -182,8 +181,8 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
         self.other = BundledEncoder(folder, threads)
         if self.other.space != self._english.name:
             raise EncoderError(
-                f"{folder} was taught the vectors of {self.other.space}, and those of this version "
-                f"are {self._english.name}: install the toolcrib-multilingual of this version"
+                f"{folder} has the vectors of {self.other.space}, and this version those of "
+                f"{self._english.name}: install the toolcrib-multilingual of this version"
             )
         from toolcrib.encoders.lexicon import Lexicon
 
@@ -238,18 +237,18 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
         return vectors
 
     def _encoder_of(self, text: str) -> BundledEncoder:
-        """The text alone decides, so that it has the same vector wherever it stands."""
+        """Encoder by the text alone, so that a text always has the same vector."""
         return self._english if is_likely_english(readable(text)) else self.other
 
 
 class BundledReranker(_BundledModel, Reranker):
-    """A `Reranker` from a model folder, as `toolcrib train reranker` makes it.
+    """A `Reranker` from a model folder that `toolcrib train reranker` made.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) of a query and a text,
     and gives `logit` (float32 [1]).
 
     Raises:
-        EncoderError: `card.json` cannot be read or lacks something.
+        EncoderError: `card.json` cannot be read, or lacks a field.
     """
 
     @classmethod
@@ -257,7 +256,8 @@ class BundledReranker(_BundledModel, Reranker):
         """Open the model in a folder."""
         if not model:
             raise SettingsError(
-                "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker"
+                "encoder.reranker: toolcrib ships no reranker; name a folder, as in "
+                "bundled:./my-reranker"
             )
         return cls(Path(model), threads)
 
@@ -275,9 +275,9 @@ class BundledReranker(_BundledModel, Reranker):
 def clauses(text: str) -> list[tuple[int, int]]:
     """Start and end of each clause, in order, without the white space around it.
 
-    `book a table, then text Ann` asks for two things. Cut at punctuation followed by white space
-    and before conjunctions: no grammar, which would cost more than the encoder. What a cut tears
-    apart is still whole in the query's own vector.
+    `book a table, then text Ann` has two clauses. Clauses end at punctuation before white space
+    and before conjunctions; parsing would cost more than the encoder. A wrong cut does little
+    harm, as the whole query has a vector too.
     """
     ends = [found.end() for found in _CLAUSE_END.finditer(text)]
     spans = [
@@ -294,8 +294,8 @@ def clauses(text: str) -> list[tuple[int, int]]:
 def _clause_tokens(
     offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
 ) -> list[list[int]]:
-    """Tokens of each clause; clauses of next to no tokens, such as `Hi,`, are left out."""
-    inside = range(1, len(offsets) - 1)  # the first and the last are marks, not text
+    """Tokens of each clause; very short clauses, such as `Hi,`, are left out."""
+    inside = range(1, len(offsets) - 1)  # without the start token and the end token
     found = [
         [token for token in inside if start <= offsets[token][0] and offsets[token][1] <= end]
         for start, end in spans
@@ -307,8 +307,8 @@ def _clause_tokens(
 class Card:
     """Facts of a model in its `card.json`; `digest` is the SHA-256 of its weights.
 
-    `english`: its `languages` are English alone. A card may lack them: nothing is known then.
-    `space`: identity of the encoder whose vectors it was taught to give, if any.
+    `english`: `languages` in the card is English alone; False if the card has no `languages`.
+    `space`: identity of the encoder whose vectors the model was trained to give, if any.
     """
 
     name: str
@@ -326,7 +326,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A model that is loaded: its tokenizer, which truncates, and its onnxruntime session."""
+    """A loaded model: its tokenizer, which truncates, and its onnxruntime session."""
 
     folder: Path
     tokenizer: Any
@@ -339,13 +339,13 @@ class Model:
         feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
         try:
             return self.session.run(outputs, feeds)
-        except Exception as error:  # onnxruntime's own classes share no base
+        except Exception as error:  # onnxruntime's errors share no base class
             raise EncoderError(f"{self.folder / 'model.onnx'} cannot be run: {error}") from error
 
 
 def open_model(folder: Path, card: Card) -> Model:
     """Load tokenizer and graph."""
-    # One thread a run: a short query gains nothing from a second, which spins between nodes.
+    # One thread for each run: a second thread only spins between nodes for a short query.
     one = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
     session = open_session(folder / "model.onnx", **one)
     outputs = frozenset(str(output.name) for output in session.get_outputs())
@@ -373,8 +373,8 @@ def read_card(folder: Path) -> Card:
         ) from error
     except (KeyError, TypeError) as error:
         raise EncoderError(
-            f"{path} lacks something or has it in another form ({error}); it must hold name, "
-            "dimensions, max_tokens and sha256 with model.onnx"
+            f"{path} lacks a field, or has one of another type ({error}); it must have name, "
+            "dimensions, max_tokens, and sha256 with model.onnx"
         ) from error
     if read.dimensions < 1 or read.max_tokens < MIN_CLAUSE_TOKENS:
         raise EncoderError(
@@ -385,7 +385,7 @@ def read_card(folder: Path) -> Card:
 
 
 def _open_tokenizer(path: Path, max_tokens: int) -> Any:
-    """Open our tokenizer for a BERT's WordPiece, the package `tokenizers` for other kinds."""
+    """Open our own tokenizer for BERT's WordPiece; the package `tokenizers` for other kinds."""
     try:
         document = json.loads(path.read_bytes())
         if is_wordpiece(document):

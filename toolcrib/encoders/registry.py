@@ -1,4 +1,4 @@
-"""Encoder registry: the runtimes of models that settings can name, and the loading of models."""
+"""Encoder registry: the runtimes that settings can name, and the loading of models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Runtime:
     """A runtime: its module in this folder, its classes there, and its optional package.
 
     Each class has a `from_setting(model, threads)`: `model` is the text after `KIND:`, and
-    `threads` the cores that a run may use (0: all).
+    `threads` the number of cores (0: all).
     """
 
     module: str
@@ -47,8 +47,8 @@ def open_encoder(spelling: str, threads: int) -> DenseEncoder:
     """Open the encoder that `KIND` or `KIND:MODEL` names; heavy packages are imported only here.
 
     Raises:
-        SettingsError: there is no such kind, or its model is missing.
-        MissingExtraError: its extra is not installed.
+        SettingsError: the kind is unknown, or no model is named.
+        MissingExtraError: the extra of the kind is not installed.
     """
     classes = {kind: runtime.encoder for kind, runtime in RUNTIMES.items()}
     return _open("encoder.dense", classes, spelling, threads)
@@ -81,7 +81,7 @@ DIGEST_DIGITS = 12
 
 
 class LoadOnce(Generic[Resource]):
-    """A costly object, made at its first use by one thread; after a failure, made anew."""
+    """A costly object, made once at its first use; after a failure the next use tries again."""
 
     def __init__(self, make: Callable[[], Resource]) -> None:
         self._make = make
@@ -89,7 +89,7 @@ class LoadOnce(Generic[Resource]):
         self._resources: list[Resource] = []
 
     def __call__(self) -> Resource:
-        """The object, or the exception of making it."""
+        """The object; raises the exception of `make`."""
         if not self._resources:
             with self._lock:
                 if not self._resources:
@@ -100,7 +100,7 @@ class LoadOnce(Generic[Resource]):
 def import_onnxruntime() -> Any:
     """Import onnxruntime with its telemetry switched off, unless the user chose otherwise.
 
-    Its wheels write a database into the user's cache, with an address to send it to.
+    Its telemetry writes a database into the user's cache, to be sent to a server.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     return import_module("onnxruntime")
@@ -122,7 +122,7 @@ def open_session(path: Path, **chosen: Any) -> Any:
 def load_package(package: str, feature: str) -> Any:
     """Import an installed package."""
     try:
-        # Whatever it is, it may stand on that runtime and import it first.
+        # The package may import onnxruntime, whose telemetry must be switched off before.
         import_onnxruntime()
         return import_module(package)
     except Exception as error:  # a broken native library raises OSError, an old one anything
@@ -135,12 +135,12 @@ def load_package(package: str, feature: str) -> Any:
 class ModelName:
     """A model as the settings name it: a name that its library knows, or a local folder.
 
-    What begins with `.`, `/` or `~` is a folder; everything else is a name, also where
-    a folder of that name happens to lie about.
+    Texts that begin with `.`, `/` or `~` are folders; all other texts are names, even if a folder
+    of that name exists.
 
     Raises:
-        SettingsError: nothing is named.
-        EncoderError: a folder is named and is not there.
+        SettingsError: no model is named.
+        EncoderError: the named folder does not exist.
     """
 
     def __init__(self, kind: str, model: str) -> None:
@@ -158,7 +158,7 @@ class ModelName:
     def identity(self) -> str:
         """Full name of a library's model; for a folder, its name and the digest of its content.
 
-        A name is taken at its word: a hub that changes the weights under it is not noticed.
+        If a hub changes the weights of a name, the identity stays: this is not noticed.
         """
         return self._identity()
 
@@ -172,7 +172,7 @@ _MODEL_SUFFIXES = {".bin", ".json", ".model", ".onnx", ".onnx_data", ".safetenso
 
 
 def _digest(folder: Path) -> str:
-    """The first digits of a SHA-256 over every file that can move a vector."""
+    """The first digits of a SHA-256 over every file that can change a vector."""
     total = hashlib.sha256()
     suffixes = _MODEL_SUFFIXES
     files = (path for path in folder.rglob("*") if path.suffix in suffixes and path.is_file())

@@ -24,7 +24,7 @@ PACKAGE = "sentence_transformers"
 EXTRA = "sentence-transformers"
 
 BATCH_TEXTS = 32
-"""Texts a run, which the library sorts by length itself."""
+"""Texts in a batch; the library itself sorts them by length."""
 
 
 class _SentenceTransformers:
@@ -40,7 +40,7 @@ class _SentenceTransformers:
 
     @classmethod
     def from_setting(cls, model: str, _threads: int) -> Self:
-        """Open a model on the best device there is."""
+        """Open a model on the best device of this machine."""
         return cls(model)
 
     @property
@@ -52,15 +52,15 @@ class _SentenceTransformers:
         loader = getattr(library, self._kind)
         if self._kind == "SentenceTransformer" and not hasattr(loader, "encode_query"):
             raise EncoderError(
-                f"{self._model.spelling}: sentence-transformers is {library.__version__}, and 5 or "
-                f"later is needed: pip install 'toolcrib[{EXTRA}]'"
+                f"{self._model.spelling}: sentence-transformers has version {library.__version__}; "
+                f"5 or later is needed: pip install 'toolcrib[{EXTRA}]'"
             )
         try:
             return loader(self._model.location, device=device)
         except Exception as error:
             raise EncoderError(
                 f"{self._model.spelling} cannot be loaded or fetched ({error}). Without a network, "
-                f"copy its folder from a machine that has it and name it as {EXTRA}:./FOLDER, or "
+                f"copy the model's folder from another machine and name it as {EXTRA}:./FOLDER, or "
                 "use the encoder that ships with toolcrib: bundled"
             ) from error
 
@@ -68,7 +68,7 @@ class _SentenceTransformers:
         run = getattr(self._load_once(), method)
         try:
             return run(texts, show_progress_bar=False, convert_to_numpy=True, **options)
-        except Exception as error:  # torch, a CUDA driver or the model's own code: anything
+        except Exception as error:  # torch, CUDA and the model's own code may raise anything
             raise EncoderError(f"{self._model.spelling} cannot be run: {error}") from error
 
 
@@ -76,13 +76,13 @@ class SentenceTransformersEncoder(_SentenceTransformers, DenseEncoder):
     """A `DenseEncoder` over `sentence_transformers.SentenceTransformer` (5 or later).
 
     `model` is a name on the hub or a folder (`./my-model`). The model's own prompts for queries
-    and documents are used. `device`: `cpu`, `cuda`, `mps`; the best there is without it.
+    and documents are used. `device`: `cpu`, `cuda` or `mps`; by default the best of the machine.
     Needs the extra `sentence-transformers`.
 
     Raises:
         SettingsError: no model is named.
         MissingExtraError: sentence-transformers is not installed.
-        EncoderError: a folder is named that is not there.
+        EncoderError: the named folder does not exist.
     """
 
     _purpose, _kind = "encoder", "SentenceTransformer"
@@ -124,8 +124,8 @@ class SentenceTransformersReranker(_SentenceTransformers, Reranker):
         if not documents:
             return np.empty(0, dtype=np.float32)
         pairs = [(question, document) for document in documents]
-        # The library gives models of one output a sigmoid by default, and `rerank` applies
-        # its own: two of them would leave nothing between 0.5 and 0.73.
+        # By default the library applies a sigmoid, and `rerank` applies its own: two in a row
+        # would give only scores from 0.5 to 0.73.
         scores = self._run("predict", pairs, activation_fn=_identity)
         return finite_scores(scores, len(documents), self.name)
 
