@@ -1,4 +1,4 @@
-"""Answers to a search: ranked tools, how sure the ranking is, and what the gate made of it."""
+"""Answers to a search: ranked tools, their confidence, and the gate's verdict."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Scor
 from toolcrib.records.tools import ToolKind, ToolSpec
 
 Verdict: TypeAlias = Literal["accept", "fallback", "abstain"]
-"""Verdict of the gate: the answer fits; or perhaps nothing fits, with the general tool added
-(`fallback`) or without (`abstain`)."""
+"""Verdict of the gate: `accept` if the tools probably fit; if not, `fallback` with the general tool
+added, or `abstain` without."""
 
 Team: TypeAlias = Literal["own", "other"]
-"""Ranking that gave a tool when two are interleaved: the settings' own, or the other."""
+"""Ranking that a tool came from, if two are interleaved: the settings' own, or the other."""
 
 
-NO_TOOL_LEFT = "of the tools that were found none is left"
-"""Why an answer abstains that was accepted before it lost its last tool."""
+NO_TOOL_LEFT = "all tools that were found have been left out"
+"""Reason to abstain after an accepted answer lost its last tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,18 @@ class ToolHit:
     """One ranked tool.
 
     `score` is in [0, 1], higher is better, comparable within one answer only. `probability` that
-    the tool is right, at most the answer's confidence, None where nothing is calibrated. `legs`
-    holds what each leg and the reranker contributed, filled when explained. `needs`: the places
-    (from 0) of the needs that the tool was found for, None where none were asked. `needed_for` are
-    the ids of the tools that need what this one gives, `goes_with` those that brought it as a
-    companion, and `replaced_by` is that of the one to use in its place. `also_on` are the other
-    servers that have the very same tool. `team`: which of two interleaved rankings gave it, None
-    where both did. JSON has `tool` as `spec`, when it is asked for in full.
+    the tool is right is at most the answer's confidence; None without a calibration. `legs` has
+    the contribution of each leg and the reranker, if explained. `needs`: places (from 0) of the
+    needs that the tool was found for, None if no needs were given. `needed_for`: ids of tools that
+    need this tool's output. `goes_with`: ids of tools that this tool is a companion of.
+    `replaced_by`: id of the tool to use instead. `also_on`: other servers with the same tool.
+    `team`: the interleaved ranking that the tool came from, None if both have it. JSON has `tool`
+    as `spec`, if asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
     RULES: ClassVar = "always_active", "required", "pass_through", "kept", "fallback", "alternate"
-    """Rules that add a tool whatever its rank; the leg of such a rule is 1."""
+    """Rules that add a tool whatever its rank; the rule has the value 1 in `legs`."""
 
     rank: int
     score: Score
@@ -85,12 +85,12 @@ class ToolHit:
 
     @property
     def rule(self) -> str | None:
-        """Rule that added the tool; None for a tool that is there by its rank."""
+        """Rule that added the tool; None if its rank did."""
         return next((rule for rule in self.RULES if rule in self.legs), None)
 
 
 def with_ranks(hits: Iterable[ToolHit]) -> tuple[ToolHit, ...]:
-    """Hits with their places, from 1 on, as ranks."""
+    """Hits with new ranks: 1, 2, 3, ..."""
     return tuple(
         hit if hit.rank == rank else replace(hit, rank=rank)
         for rank, hit in enumerate(hits, start=1)
@@ -99,7 +99,7 @@ def with_ranks(hits: Iterable[ToolHit]) -> tuple[ToolHit, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Tool that is not among the definitions of an answer, by id, and the reason."""
+    """Tool without a definition in an answer, by id, and the reason."""
 
     id: str
     reason: str
@@ -116,18 +116,17 @@ class NeedResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolSelection:
-    """The tools of a turn: ranked, how sure, milliseconds a stage, what was left out.
+    """Ranked tools of a turn, with the confidence in them and the milliseconds of each stage.
 
-    `confidence` is the probability that any tool in reach answers, None where nothing is
-    calibrated; `verdict`, `reason` and `threshold` are the gate's. The ranking stands whatever
-    the verdict, unless the gate's settings withhold what does not fit; with `fallback` the
-    general tool is among the tools, by that rule. `degraded` names every stage that failed or
-    was skipped for lack of time. `needs` are those that were asked, in their order; the verdict
-    is then that of the surest. `interleaved` names the second ranking that gave some of the
-    tools. `called` are the ids of tools in reach that the run has called: they are none of the
-    tools, and whoever shows tools keeps them.
+    `confidence` is the probability that any tool in scope fits, None without a calibration;
+    `verdict`, `reason` and `threshold` are the gate's. The tools are kept whatever the verdict,
+    unless the gate's settings withhold them; with `fallback` the general tool is one of them.
+    `degraded` names every stage that failed or was skipped for lack of time. `needs` are the
+    results of the given needs in their order; the verdict is that of the surest need.
+    `interleaved` names the second ranking that some of the tools came from. `called` are the ids
+    of tools in scope that the run has called: they are not in `tools`, but still shown to an agent.
 
-    An answer without tools is never accepted: one that loses its last tool abstains.
+    An answer without tools is never accepted: it abstains.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tools": {"__all__": ToolHit.NOT_IN_SUMMARY}}
@@ -157,8 +156,8 @@ class ToolSelection:
 class FilterEffect:
     """Effect of the caller's own filter on an answer.
 
-    Of the `matched` tools that the search gives without it, at most 50, so many are `left_out`.
-    `lacking`: how many of those lack what, in words; one may lack several things.
+    `matched`: tools that the search finds without the filter, at most 50; `left_out`: those that
+    the filter excludes. `lacking`: number of excluded tools by reason; a tool may have several.
     """
 
     matched: int
@@ -170,8 +169,8 @@ class FilterEffect:
 class FindResult(ToolSelection):
     """The answer to one query, which JSON has too.
 
-    Only when explained: `unmatched_terms` are the query's terms that no tool contains, and
-    `filtered` is what a filter left out.
+    Only if explained: `unmatched_terms` are the query's terms that no tool contains, and
+    `filtered` is the effect of the caller's filter.
     """
 
     query: str
@@ -181,7 +180,7 @@ class FindResult(ToolSelection):
 
 @dataclass(frozen=True, slots=True)
 class Alternates:
-    """The next best tools for what a failed one was to do."""
+    """The next best tools for the purpose of a failed tool."""
 
     NOT_IN_SUMMARY: ClassVar[Any] = ToolSelection.NOT_IN_SUMMARY
 
@@ -190,7 +189,7 @@ class Alternates:
 
 @dataclass(frozen=True, slots=True)
 class ToolLink:
-    """Link to a tool, and the parameter it supplies; empty for a tool that just runs first."""
+    """Link to a tool, and the parameter that it supplies, if any."""
 
     id: str
     parameter: str = ""
@@ -198,7 +197,7 @@ class ToolLink:
 
 @dataclass(frozen=True, slots=True)
 class ToolLinks:
-    """Links of a tool: what it needs, what needs it, its companions, and its replacement."""
+    """Links of a tool: prerequisites, dependents, companions, and its replacement."""
 
     needs: tuple[ToolLink, ...] = ()
     needed_by: tuple[ToolLink, ...] = ()

@@ -46,7 +46,7 @@ class FrozenModel(BaseModel):
 
 
 def pattern_validator(pattern: re.Pattern[str], reason: str) -> AfterValidator:
-    """Validator of texts that match a pattern; it refuses others for this reason."""
+    """Validator of texts by a pattern; `reason` is the error for all other texts."""
 
     def check(text: str) -> str:
         if pattern.search(text) is None:
@@ -101,17 +101,17 @@ def load(kind: type[_Record], content: bytes | str) -> _Record:
 # -- errors in words, and models of YAML files -----------------------------------------------------
 
 _UNION_STEP = re.compile(r"[-\[(']|^(str|TurnBody)$|Json$")
-"""Steps of an error's location that name a tried type of a union, not a field."""
+"""Steps of an error's location that name a type of a union, not a field."""
 
 
 def faults(error: ValidationError, whole: str = "the whole") -> list[tuple[str, str]]:
-    """Place and reason of each fault; `whole` names the place of a fault without a field."""
+    """Place and reason of each fault; `whole` is the place of a fault without a field."""
     details = error.errors(include_url=False, include_input=False)
     return [(_place(each) or whole, _reason(each)) for each in details]
 
 
 def in_words(error: ValidationError, whole: str = "the whole", *, most: int | None = 1) -> str:
-    """Word the first `most` faults, or all with None, as `place: reason; ...`."""
+    """The first `most` faults (None: all) as `place: reason; ...`."""
     return "; ".join(": ".join(filter(None, each)) for each in faults(error, whole)[:most])
 
 
@@ -121,7 +121,7 @@ def read_yaml(
     """Read a model from a YAML file; `texts_only` keeps scalars such as `no` and `404` as text.
 
     Raises:
-        SettingsError: the file is unreadable, no YAML, or no such model; all faults are named.
+        SettingsError: the file is unreadable, no YAML, or does not fit the model; with all faults.
     """
     import yaml
 
@@ -141,9 +141,9 @@ def read_yaml(
 
 
 def _place(detail: Mapping[str, Any]) -> str:
-    """Path of the faulty field, without the tried types of a union."""
+    """Path of the faulty field, without the types of a union."""
     steps: Sequence[int | str] = detail["loc"]
-    # An unknown field is the caller's own word: it may look like the name of a type.
+    # The name of an unknown field may look like the name of a type.
     own = steps[-1:] if detail["type"] in {"extra_forbidden", "unexpected_keyword_argument"} else ()
     tried = steps[: len(steps) - len(own)]
     way = [step for step in tried if isinstance(step, int) or not _UNION_STEP.search(step)]

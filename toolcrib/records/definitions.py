@@ -1,4 +1,4 @@
-"""Definition of a tool for a model: its name, whole or in one line, and its estimated tokens."""
+"""Definition of a tool for a model: names, signatures, schemas, and estimated tokens."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ def definition_tokens(tool: ToolSpec, form: DefinitionForm) -> int:
 
 
 def in_short(tool: ToolSpec) -> dict[str, Any]:
-    """A tool as a signature in parts: name, parameters and one line of what it does."""
+    """A tool's signature in parts: name, parameters, and a summary in one line."""
     about = {"parameters": parameters(tool), "description": summary(tool)}
     return {"name": tool.name} | {key: text for key, text in about.items() if text}
 
 
 def parameters_schema(tool: ToolSpec) -> dict[str, Any]:
-    """The schema of a tool's parameters, one of an object whatever the tool's author left out."""
+    """The schema of a tool's parameters, always with the type `object`."""
     return {"type": "object", "properties": {}, **tool.input_schema}
 
 
 # -- signatures --------------------------------------------------------------------------------
 
 MAX_OPTIONAL_PARAMETERS = 12
-"""Optional parameters that a signature names; required parameters all are named."""
+"""Optional parameters that a signature names; it names all required parameters."""
 
 MAX_SIGNATURE_VALUES, MAX_SIGNATURE_VALUE_CHARS = 6, 24
 MAX_SIGNATURE_DEPTH = 3
@@ -86,9 +86,9 @@ _MORE = "…"
 def signature(tool: ToolSpec) -> str:
     """`name(required: type, optional?: type)`.
 
-    Types are those of TypeScript, but for `integer`. Enumerations beyond six values, objects in
-    objects, optional parameters beyond twelve, and whatever there is no room for in about 2,000
-    characters are cut with an ellipsis. The names of required parameters never are.
+    Types are those of TypeScript, and `integer`. An ellipsis replaces values of an enumeration
+    beyond six, objects in objects, optional parameters beyond twelve, and types beyond about 2,000
+    characters. The names of required parameters are always there.
     """
     return f"{tool.name}({parameters(tool)})"
 
@@ -106,7 +106,7 @@ def summary(tool: ToolSpec) -> str:
 
 
 class SchemaTypes:
-    """Types of one schema as a signature writes them, as far as there is room.
+    """Types of one schema as text of at most `max_chars`.
 
     References name the schema's own `$defs`. Subclasses write other languages.
     """
@@ -157,7 +157,7 @@ class SchemaTypes:
         return self._chars < 0 or self._nodes < 0
 
     def _fit(self, text: str) -> str:
-        """Text if the room suffices, else the mark of an omitted type."""
+        """The text if there is room, else the mark of an omitted type."""
         self._chars -= len(text)
         return self.cut if self._chars < 0 else text
 
@@ -253,7 +253,7 @@ class SchemaTypes:
         return self.union([*shown, *([_MORE] if len(values) > MAX_SIGNATURE_VALUES else [])])
 
     def union(self, types: Sequence[str]) -> str:
-        """Union of types without null, which only says that a parameter may be left out."""
+        """Union of types without null, which only marks a parameter as optional."""
         kept = [each for each in dict.fromkeys(types) if each != self.null]
         return " | ".join(kept) or self.null
 
@@ -310,7 +310,7 @@ MAX_PROVIDER_NAME_CHARS, DIGEST_CHARS = 64, 12
 
 
 def with_digest(name: str, of: str) -> str:
-    """Name of letters that providers take, and a digest that tells it from other names."""
+    """Name in characters that providers accept, with a digest of `of` that makes it unique."""
     digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST_CHARS // 2)
     accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_PROVIDER_NAME_CHARS - DIGEST_CHARS - 1]
     return f"{accepted or 'tool'}_{digest.hexdigest()}"
@@ -324,8 +324,8 @@ _DIGEST_SUFFIX = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
 def provider_name(tool: ToolSpec) -> str:
     """The tool's name for every provider: `server__name`, or the name alone without a server.
 
-    A digest of the id stands behind a name that is cut, holds what providers do not accept,
-    or could be another tool's.
+    A digest of the id is added if the name is cut, has characters that providers refuse, or could
+    be another tool's.
     """
     return _exact_or_digest(tool, tool.server, tool.name)
 
@@ -344,7 +344,7 @@ def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
 
 
 def _is_exact(parts: Sequence[str]) -> bool:
-    """True if providers accept the joined parts, and no others are joined or digested to them."""
+    """True if providers accept the joined parts, and no other parts give the same name."""
     name = "__".join(parts)
     if len(name) > MAX_PROVIDER_NAME_CHARS or name in RESERVED_NAMES or _DIGEST_SUFFIX.search(name):
         return False

@@ -23,16 +23,16 @@ CollectionName = Annotated[
     ),
     WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
 ]
-"""Name of a collection; its schema has a pattern that ECMAScript reads alike."""
+"""Name of a collection; the pattern in its schema means the same in ECMAScript."""
 
 
 class Collection(FrozenModel):
     """Collection of documents that questions are sent to.
 
-    `examples` are questions that it answers. `answers` are the (domain, intent) pairs that are
-    sent here whatever else speaks for another collection. `sensitivity` is the highest of
-    anything in it. Of collections that fit alike the one of higher `priority` is asked first.
-    The `fallback` one is asked when none fits; without any, all are.
+    `examples` are questions that the collection answers. `answers` are (domain, intent) pairs that
+    always go to this collection. `sensitivity` is the highest of its documents. Of collections
+    that fit equally well, the higher `priority` comes first. If no collection fits, the `fallback`
+    collections are searched, or all collections if none is a fallback.
     """
 
     name: CollectionName
@@ -52,7 +52,7 @@ class CountedCollection(Collection):
 
 @dataclass(frozen=True, slots=True)
 class CollectionList:
-    """The collections in reach, by name."""
+    """The collections in scope, by name."""
 
     collections: tuple[CountedCollection, ...]
 
@@ -61,9 +61,9 @@ class CollectionList:
 class Passage:
     """A part of a document, small enough to be read by an encoder and quoted by an agent.
 
-    `document` is where it comes from (path or URL), `title` the headings above it, outermost
-    first, or the page of a PDF, `position` its number within the document, from 0, and `start` the
-    character of the document's text at which it begins.
+    `document` is the path or URL, `title` the headings above the passage, outermost first, or the
+    page of a PDF, `position` the passage's number within the document, from 0, and `start` its
+    first character in the document's text.
     """
 
     collection: str
@@ -90,7 +90,7 @@ class Passage:
 
 
 def require_passages(values: Iterable[Any]) -> list[Passage]:
-    """Require passages whose fields have the right types, and give them as a list.
+    """Require passages whose fields have the right types, and return them as a list.
 
     Raises:
         QueryError: something is no `Passage`, or a field of one has another type.
@@ -109,8 +109,8 @@ def require_passages(values: Iterable[Any]) -> list[Passage]:
 class PassageHit(Passage):
     """One ranked passage; `score` in [0, 1], comparable within one answer only.
 
-    Its citation names the collection too where `is_shared_name`: another collection of the answer
-    has a document of that name. JSON has the document as `source`.
+    With `is_shared_name` another collection of the answer has a document of the same name, so the
+    citation names the collection too. JSON has the document as `source`.
     """
 
     document: Annotated[str, Field(alias="source")]
@@ -129,14 +129,14 @@ class PassageHit(Passage):
         *,
         is_shared_name: bool = False,
     ) -> Self:
-        """A passage at this place of a ranking."""
+        """Hit of a passage, with its place in a ranking."""
         each = passage
         place = (each.collection, each.document, each.text, each.title, each.position, each.start)
         return cls(*place, rank, score, legs or {}, is_shared_name)
 
     @property
     def passage(self) -> Passage:
-        """The passage by itself."""
+        """The passage without rank and score."""
         place = (self.collection, self.document, self.text, self.title, self.position, self.start)
         return Passage(*place)
 
@@ -167,9 +167,9 @@ class KnowledgeResult:
     """The answer to one question to the collections.
 
     `collections` and `passages` are best first. `confidence` is the probability that the first
-    collection is right, `fit` that any is; None where nothing was looked for. After `fallback`
-    the passages come from the fallback collection, or from all; after `abstain` there are none,
-    and the collections are those that would have been the likeliest.
+    collection is right, `fit` that any is; None without a search. With the verdict `fallback` the
+    passages come from the fallback collections, or from all; with `abstain` there are no passages,
+    and `collections` are the likeliest ones.
     """
 
     collections: tuple[CollectionHit, ...] = ()

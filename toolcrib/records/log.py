@@ -1,7 +1,7 @@
 """Log records: decisions, their outcomes and feedback, and the calls of a gateway.
 
-Words of users, and texts that may quote them, stand under `text` and `note` alone, which are
-there only when asked for.
+Only the fields `text` and `note` have users' words or texts that may quote users; both are absent
+unless asked for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RouteRecord:
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """Detected context of a turn; of entities the types."""
+    """Detected context of a turn; entities are logged by type only."""
 
     intent: str | None
     domain: str | None
@@ -53,7 +53,7 @@ class ToolRecord:
 
     @property
     def is_found(self) -> bool:
-        """True for a tool of the search; a rule's has neither score nor probability."""
+        """True for a tool of the search; a tool added by a rule has no score."""
         return self.score > 0 or self.probability is not None
 
 
@@ -70,7 +70,7 @@ class ToolsRecord:
 
     @property
     def first(self) -> ToolRecord | None:
-        """First tool of the ranking, wherever rules placed it."""
+        """First tool of the ranking; tools added by rules are skipped."""
         found = [each for each in self.items if each.is_found]
         return max(found, key=lambda each: each.score, default=None)
 
@@ -101,7 +101,7 @@ class KnowledgeRecord:
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """Chosen target; of signals those without words of the user."""
+    """Chosen target; signals with words of the user are left out."""
 
     target: str
     confidence: Score
@@ -121,7 +121,7 @@ class TextRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """A decision as it is logged; `by` is the id of the key that asked.
+    """A decision as it is logged; `by` is the id of the caller's key.
 
     `guidance` are the keys of the hints that were given.
     """
@@ -175,9 +175,9 @@ class OutcomeRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecisionPage:
-    """One page of decisions, newest first; `next` is the cursor of older ones.
+    """One page of decisions, newest first; `next` is the cursor of the next page.
 
-    `feedback` and `outcomes` are those on its decisions, if asked for.
+    `feedback` and `outcomes` of these decisions are there if asked for.
     """
 
     decisions: tuple[DecisionRecord, ...]
@@ -198,9 +198,9 @@ class GatewayCall:
     """Call at a gateway: of a server's tool by its id, or of the gateway's own by its name.
 
     `server` is empty for the gateway's own tools. `agent` is the client's name and version, `by`
-    the id of its key. `tokens` estimates the text of the result. `arguments` is JSON without
-    secrets, cut, where it may be kept. A `list` has no tool: `saved` estimates the tokens of
-    definitions that it left out, by server, less (at "") those of the gateway's own.
+    the id of its key. `tokens` estimates the text of the result. `arguments` is shortened JSON
+    without secrets, if allowed. A `list` has no tool: `saved` estimates the tokens of definitions
+    that it left out, by server; at "" the tokens of the gateway's own tools are subtracted.
     """
 
     at: str
@@ -220,7 +220,7 @@ class GatewayCall:
 class GatewayServer:
     """Server behind a gateway: its state, the tools it offers and those held back.
 
-    The figures are of the kept calls. `saved`: tokens of its definitions that lists left out.
+    The figures count the kept calls. `saved`: tokens of definitions that lists left out.
     `reason` explains a state other than up; without a running gateway the state is None.
     """
 
@@ -239,7 +239,7 @@ class GatewayServer:
 class ConfiguredServer:
     """Server of an `mcp.json`; `target` is its command, or the host of its URL.
 
-    `problem` says why it is unusable. `variables` are those of the environment that it refers to.
+    `problem` is the reason if it is unusable. `variables` of the environment are referred to.
     """
 
     name: str
@@ -253,9 +253,9 @@ class ConfiguredServer:
 class GatewayActivity:
     """Activity of the gateways of one store: servers by name, and calls, newest first.
 
-    `gateways` counts those that run; the figures are of the `kept` calls, the oldest made at
-    `since`. `saved`: tokens of definitions that lists left out, less what the gateway's own tools
-    and their answers took.
+    `gateways` is the number of running gateways; the figures count the `kept` calls, the oldest
+    made at `since`. `saved`: tokens of definitions that lists left out, less the tokens of the
+    gateway's own tools and their answers.
     """
 
     gateways: int = 0

@@ -21,13 +21,13 @@ Unready: TypeAlias = Literal[
     "needs_authorisation",
     "authorisation_expired",
 ]
-"""Reason why a tool cannot be called. A tool that the caller may not see is unknown; out of scope
-is what the caller's own scope leaves out. Only a gateway knows of servers."""
+"""Reason why a tool cannot be called. A tool that the caller's key excludes is unknown; a tool that
+the request's scope excludes is out of scope. Only a gateway knows the state of servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Item of a source that was not indexed: its place, and the reason."""
+    """Item of a source that was not indexed, with its place and the reason."""
 
     source: str
     place: str
@@ -36,7 +36,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ToolReadiness:
-    """Readiness of a tool to be called, or the reason against."""
+    """Readiness of a tool to be called, or the reason why it is not ready."""
 
     id: str
     ready: bool
@@ -60,7 +60,7 @@ class IndexProgress:
     """Progress of an index run; `ids` are the tools that just became durable.
 
     `stage` is "write" while tools are encoded and written, then "optimise" while the engine
-    builds its graph. `share` of the work is done, 0 to 1: longer texts are more of it.
+    builds its graph. `share` is the finished part of the work, 0 to 1, by the length of texts.
     """
 
     done: int
@@ -88,9 +88,9 @@ Ids = Annotated[tuple[str, ...], PlainSerializer(len, return_type=int)]
 class IndexReport:
     """Result of one index run as ids; JSON has their numbers, and in full the ids as `ids`.
 
-    `refused` are items of sources that were not indexed, `dropped` unusable entries of an overlay
-    or an enrichment, whose tools are there without them. `copies` repeat an item read before.
-    Every item read is added, changed, unchanged, refused, a copy, or held back.
+    `refused` are items of sources that were not indexed. `dropped` are unusable entries of an
+    overlay or an enrichment; their tools are indexed without them. `copies` repeat an earlier
+    item. Every item of a source is added, changed, unchanged, refused, a copy, or held back.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"ids"}
@@ -143,10 +143,10 @@ class Facets:
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """Service that is ready: the store answers, the model encodes, and the index is by that model.
+    """Facts of a ready service: store and model work, and the model made the index.
 
-    `tools` are those of the default namespace; `index` is a digest of the models and settings
-    that made the index: equal in every replica that gives the same answers.
+    `tools` counts the default namespace; `index` is a digest of the models and settings that made
+    the index, equal in replicas that give the same answers.
     """
 
     status: Literal["ok"]
@@ -163,7 +163,7 @@ Severity: TypeAlias = Literal["info", "warning", "block"]
 class Finding:
     """Finding in a text of a tool, ready to be shown.
 
-    `tool` is the tool's id, `place` the way to the text within its specification, such as
+    `tool` is the tool's id, `place` the path to the text within its specification, such as
     `input_schema.properties.path.description`.
     """
 
@@ -185,11 +185,12 @@ def _unix(at: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Tool held back: the reason, the findings, and the time since when.
+    """Tool held back, with the reason and the findings.
 
-    `since` is Unix time, in JSON ISO 8601 in UTC. `was_digest` is that of what was
-    approved under its id before, None for a new tool. `written_by` is the id of the key that
-    first sent it so, empty where no key did. `replaces` is the served text that was removed for it.
+    `since` is the time of the hold, in Unix time, in JSON ISO 8601 in UTC. `was_digest` is the
+    digest that was approved for the id before, None for a new tool. `written_by` is the id of the
+    key that first sent this version, empty without a key. `replaces` is the served version that
+    was removed.
     """
 
     tool_id: str
@@ -206,20 +207,20 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class HeldTools:
-    """Held tools in the caller's reach."""
+    """Held tools in the caller's scope."""
 
     held: tuple[Held, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedTool:
-    """Observed use of one tool; the specification is unchanged.
+    """Learned use of one tool; the specification is unchanged.
 
-    `observations` counts all kept, `examples` the chosen. `support` grows to 1 with sessions.
-    `live`: the examples re-order answers; else `reason` says why not. `by` counts observations
-    of each key (empty: no key), `days` of each day. `goes_with` are tools that the same requests
-    called, if often. `texts` are requests, where they may be kept. `choice`: `tool` is an option
-    of this choice, and no tool: `route:knowledge` of `route`.
+    `observations` counts all that are kept, `examples` the chosen ones. `support` grows to 1 with
+    sessions. `live`: the examples re-order answers; else `reason` says why not. `by` counts
+    observations by key (empty: no key), `days` by day. `goes_with` are tools that the same
+    requests often called. `texts` are requests, if texts may be kept. With a `choice`, `tool` is
+    an option of this choice: `route:knowledge` of `route`.
     """
 
     tool: str
@@ -239,10 +240,10 @@ class LearnedTool:
 
 @dataclass(frozen=True, slots=True)
 class UsedTool:
-    """Tool that agents' runs call, of all runs weighted by age, each key's by its share.
+    """Tool that agents' runs call; runs weigh less with age, and keys by their share.
 
-    `runs` is the share of runs that called it; `next` has the tools called right after it most
-    often, by the share of those runs.
+    `runs` is the share of runs that called the tool; `next` has the tools most often called right
+    after it, with their share of these runs.
     """
 
     tool: str
@@ -254,10 +255,10 @@ class UsedTool:
 class ServerReplay:
     """Effect of a server's examples on past requests, each replayed without its own session.
 
-    `before` and `after` are nDCG@10 over the `requests` that they move, beside the examples of all
-    other servers; `p` is that of the paired test of their difference. `strength` is the part of
-    the difference that is no chance. At 0 the examples are in shadow: kept, and lifting nothing.
-    `choice`: `server` is this choice between other options.
+    `before` and `after` are nDCG@10 over the `requests` that the examples re-order, beside the
+    examples of all other servers; `p` is the p-value of the paired test of their difference.
+    `strength` is the part of the difference beyond chance; at 0 the examples are in shadow: kept
+    without effect. With a `choice`, `server` is the name of this choice.
     """
 
     server: str
@@ -275,11 +276,11 @@ class ServerReplay:
 class LearningStatus:
     """State of learning from use, and its measured effect.
 
-    `on`: it may re-order answers; `collects`: outcomes become observations. `encoder` made the
-    vectors; what others made is left aside. `learned_at` is when examples were last chosen.
-    `runs` of agents tell which tools are called next, if `orders_steps`; with fewer than 20 new
-    ones they do not. `used` are the tools that they call, most often called first.
-    `left_out` are keys whose calls contradict those of the others: nothing is learned from them.
+    `on`: examples may re-order answers; `collects`: outcomes become observations. `encoder` made
+    the vectors; observations of other encoders are ignored. `learned_at` is when examples were
+    last chosen. With `orders_steps` the calls of `runs` order later steps, from 20 recent runs on.
+    `used` are the tools that runs call, most often called first. `left_out` are keys that nothing
+    is learned from, as their calls contradict the calls of other keys.
     """
 
     on: bool
@@ -304,7 +305,7 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class LogLearning:
-    """Result of a log: new observations, and successes without an observation."""
+    """Result of learning from a log: new observations, and successes without an observation."""
 
     added: int
     known: int

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, PlainSerializer
 from toolcrib.errors import QueryError
 
 DEFAULT_NAMESPACE = "default"
-"""The namespace of requests that name none; it has a store of its own."""
+"""The namespace of requests without a namespace; it has its own store."""
 
 Sensitivity: TypeAlias = Literal["public", "internal", "pii", "safety_critical"]
 
@@ -20,8 +20,8 @@ SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)
 
 
 MAX_FILTER_VALUES = 10_000
-"""Names in one field of a scope, and values in a filter: ten times the widest that is measured
-(benchmarks/scale.py). Every leg of a query carries them, and caches hold them."""
+"""Most names in one field of a scope, and values in a filter: ten times the widest measured
+(benchmarks/scale.py). Every leg of a query and the caches hold them."""
 
 Names: TypeAlias = Annotated[
     frozenset[str],
@@ -31,11 +31,11 @@ Names: TypeAlias = Annotated[
 """Names in any order; JSON has them sorted."""
 
 NAME_BYTES = 64
-"""Memory that a short text takes beside its characters."""
+"""Memory of a short text without its characters."""
 
 
 def bytes_of(names: Iterable[object]) -> int:
-    """About how many bytes names take in memory."""
+    """Estimated bytes of names in memory."""
     return sum(NAME_BYTES + len(str(name)) for name in names)
 
 
@@ -45,7 +45,7 @@ def levels_above(ceiling: Sensitivity | None) -> tuple[Sensitivity, ...]:
 
 
 def is_above(level: Sensitivity, ceiling: Sensitivity | None) -> bool:
-    """True if a ceiling keeps this level out."""
+    """True if a level is above a ceiling."""
     return level in levels_above(ceiling)
 
 
@@ -58,9 +58,9 @@ def lowest(*ceilings: Sensitivity | None) -> Sensitivity | None:
 class Scope:
     """Tools and collections a caller may use; a filter inside every leg.
 
-    `None` means no restriction on that field; an empty set means nothing is allowed.
-    `without_safety_tags` removes tools that carry any of these tags. `max_sensitivity` is the
-    ceiling of tools and collections; `collections` are those that may be asked.
+    `None` means no restriction by a field; an empty set allows nothing. `without_safety_tags`
+    excludes tools that have any of these tags. `max_sensitivity` is the ceiling of tools and
+    collections; `collections` may be searched.
 
     Raises:
         QueryError: a field has more than `MAX_FILTER_VALUES` names or is one text, or the
@@ -82,8 +82,8 @@ class Scope:
                 raise QueryError(f"{field} of the scope must be a set of texts, not {names!r}")
             if len(names) > MAX_FILTER_VALUES:
                 raise QueryError(
-                    f"the scope has {len(names)} {field}, and may have {MAX_FILTER_VALUES}; name "
-                    "what they have in common, such as a tag, or leave the field out"
+                    f"the scope has {len(names)} {field}, and may have {MAX_FILTER_VALUES}; use a "
+                    "field that they have in common, such as a tag, or leave the field out"
                 )
         if self.max_sensitivity not in (None, *SENSITIVITIES):
             raise QueryError(
@@ -93,7 +93,7 @@ class Scope:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it takes in memory."""
+        """Estimated bytes of the scope in memory."""
         return sum(bytes_of(names) for _, names in self._names())
 
     def _names(self) -> list[tuple[str, frozenset[str]]]:
@@ -101,6 +101,6 @@ class Scope:
         return [(name, getattr(self, name) or frozenset()) for name in fields]
 
     def allows_collection(self, name: str, sensitivity: Sensitivity) -> bool:
-        """True if this caller may search a collection (for tools: `filters.from_scope`)."""
+        """True if the scope allows a collection (for tools: `filters.from_scope`)."""
         named = self.collections is None or name in self.collections
         return named and not is_above(sensitivity, self.max_sensitivity)

@@ -1,4 +1,4 @@
-"""Tool specification: a tool of any source, and the texts that others wrote about it."""
+"""Tool specification: a tool of any source, with the texts of an enrichment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_TOOL_NAME_CHARS = 512
 
 
 def none_as(empty: type) -> BeforeValidator:
-    """Read null as empty: exports often write null for "not given"."""
+    """Read null as empty: exports often write null for a missing value."""
     return BeforeValidator(lambda value: empty() if value is None else value)
 
 
@@ -48,7 +48,7 @@ MCP_DEFAULTS = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""Value of a hint that is not given, by MCP; a read-only tool destroys nothing."""
+"""Value of a missing hint, by MCP; a read-only tool destroys nothing."""
 
 _SNAKE_CASE_HINTS = {
     name: "".join(f"_{c.lower()}" if c.isupper() else c for c in name) for name in MCP_DEFAULTS
@@ -59,7 +59,7 @@ _SNAKE_CASE_HINTS = {
 def hinted_tags(annotations: dict[str, Any]) -> tuple[str, ...]:
     """Safety tags that MCP's hints stand for; none for a tool without any hint.
 
-    One hint brings the protocol's defaults for the other hints, which assume the worst.
+    With one hint, the missing hints have the protocol's defaults, which assume the worst.
     A destructive tool is never taken for read-only, whatever its other hints.
     """
     if not annotations:
@@ -85,10 +85,10 @@ def _hint(annotations: dict[str, Any], name: str) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-# -- what providers understand -----------------------------------------------------------------
+# -- annotations for providers -----------------------------------------------------------------
 
 SEARCH_HINT, ALWAYS_LOAD = "anthropic/searchHint", "anthropic/alwaysLoad"
-"""Annotations from MCP's `_meta`: words to find a tool by, and a tool that is never deferred."""
+"""Annotations from MCP's `_meta`: search words of a tool, and True if it is never deferred."""
 
 INPUT_EXAMPLES = "input_examples"
 """Annotation with arguments of example calls, objects as Anthropic takes them."""
@@ -97,7 +97,7 @@ MAX_EXAMPLE_CHARS = 300
 
 
 def annotated_examples(annotations: dict[str, Any]) -> tuple[str, ...]:
-    """Texts to find a tool by that its annotations have: the hint, and the examples' values."""
+    """Search texts in a tool's annotations: the hint, and the values of examples."""
     hint = annotations.get(SEARCH_HINT)
     listed = annotations.get(INPUT_EXAMPLES)
     examples = cast("list[Any]", listed) if isinstance(listed, list) else []
@@ -113,8 +113,8 @@ def annotated_examples(annotations: dict[str, Any]) -> tuple[str, ...]:
 class Enrichment(FrozenModel):
     """Texts about a tool by a language model or an operator, not by its author.
 
-    Search reads them, an agent's model does not. `digest` is that of the specification they were
-    written for, None for any version. `purpose` is in everyday words, `examples` are requests
+    Only the search reads them, not an agent's model. `digest` is the digest of the described
+    specification, None for any version. `purpose` is in everyday words, `examples` are requests
     that the tool fits, `not_for` requests that it only seems to fit. `goes_with` are ids of tools
     that a task with this tool needs too. `model` and `prompt` name the writer.
     """
@@ -149,7 +149,7 @@ class Skill(FrozenModel):
 class ToolSpec(FrozenModel):
     """Specification of a tool, whatever format it came from.
 
-    `id` is `server/name` unless one is given (`name` alone without a server).
+    `id` defaults to `server/name` (`name` alone without a server).
     Raises `pydantic.ValidationError` for a missing name, a schema that is not an
     object, negative or non-finite costs, and over-long texts. `sensitivity` is the highest of
     what the tool reads or changes. `goes_with` are ids, or names on the same server, of tools that
@@ -192,13 +192,13 @@ class ToolSpec(FrozenModel):
     def _description_fits(cls, value: str) -> str:
         if len(value) > MAX_TOOL_DESCRIPTION_CHARS:
             raise ValueError(
-                f"{len(value):,} characters; at most {MAX_TOOL_DESCRIPTION_CHARS:,} are accepted"
+                f"{len(value):,} characters; at most {MAX_TOOL_DESCRIPTION_CHARS:,} are allowed"
             )
         return value
 
     @model_validator(mode="after")
     def _defaults(self) -> ToolSpec:
-        # The model is frozen for users; this is still its construction.
+        # The model is frozen for users, but not yet during validation.
         if not self.id:
             object.__setattr__(self, "id", default_id(self.server, self.name))
         if hinted := [t for t in hinted_tags(self.annotations) if t not in self.safety_tags]:
@@ -221,12 +221,12 @@ class ToolSpec(FrozenModel):
 
     @property
     def all_safety_tags(self) -> tuple[str, ...]:
-        """Safety tags that scopes check: the tool's own, else those of its enrichment."""
+        """Safety tags for scopes: the tool's own, else its enrichment's."""
         return self.safety_tags or (self.enrichment.safety_tags if self.enrichment else ())
 
     @property
     def digest(self) -> str:
-        """Hex digest of the whole specification; sync leaves a tool of equal digest alone."""
+        """Hex digest of the whole specification; sync skips a tool with the same digest."""
         fields = self.model_dump(mode="json")
         # Tags by hints are left out: the digest has the annotations themselves.
         hinted = hinted_tags(self.annotations)

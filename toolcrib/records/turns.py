@@ -1,4 +1,4 @@
-"""Turns of a conversation with an agent's events, the decisions and choices made for them."""
+"""Turns of a conversation, with the events of an agent, and decisions about turns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_ATTACHMENTS = 20
 """Attachments of a turn that are read."""
 
 MAX_TRAJECTORY_EVENTS = 1_000
-"""Events that a turn may carry; of a longer trajectory send the end, as 200 are read."""
+"""Most events of a turn's trajectory; only the last 200 are read."""
 
 RouteKind: TypeAlias = Literal["tools", "knowledge", "both", "none", "general"]
 """Destination of a turn: tools, passages, both, none (small talk), or the general tool."""
@@ -45,7 +45,7 @@ Outcome: TypeAlias = Literal["success", "failure"]
 
 
 class Message(BaseModel):
-    """Earlier message; a role other than `user` counts as the assistant's."""
+    """Earlier message; any role other than `user` counts as `assistant`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -96,9 +96,9 @@ FIELD_ALIASES = {
 class TrajectoryEvent(BaseModel):
     """Event of an agent's work; `at` is in seconds of any clock, None if unknown.
 
-    Without `success`, the text of the result decides. `found` are the names of the tools that a
-    search gave. Dictionaries of other shapes are read for their call or message, and their other
-    fields kept. An unreadable dictionary becomes an event of type `other`, which guidance ignores.
+    Without `success`, the text of the result decides. `found` are the names of tools that a search
+    found. Dictionaries of other formats are read for a call or message, and keep their other
+    fields. An unreadable dictionary becomes an event of type `other`, which guidance ignores.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -185,14 +185,13 @@ class Guidance:
 class Turn(FrozenModel):
     """Message of a user, and its surroundings.
 
-    Only the last messages of `history` are kept. Entries of `attachments` that are no attachment
-    are left out and counted in `unreadable`. `scope` is the caller's; `max_sensitivity` is the
-    ceiling of the answer's destination (such as a hosted model). `needs` has one line for each
-    tool that the agent wishes for, searched separately. `trajectory` are the agent's events so
-    far, oldest first: for a stuck agent the answer has other tools, and a hint. With `step`, what
-    the agent wrote before its next call (perhaps nothing), the answer is for that call: its tools
-    are searched by these words, beside those that the trajectory called. `thread_id` names the
-    conversation, and is handed back.
+    Only the last messages of `history` are kept. Unreadable entries of `attachments` are left out,
+    and counted in `unreadable`. `scope` is the caller's; `max_sensitivity` is the ceiling of the
+    answer's destination (such as a hosted model). `needs` has one line for each tool that the
+    agent wants, searched separately. `trajectory` are the agent's events so far, oldest first: a
+    stuck agent gets other tools, and a hint. `step` is the agent's text before its next call,
+    perhaps empty: the answer then has tools for this call, and the tools called before.
+    `thread_id` names the conversation, and is returned.
     """
 
     text: str = ""
@@ -248,7 +247,7 @@ class Turn(FrozenModel):
 
 
 def newest_messages(history: list[Any]) -> list[Any]:
-    """Newest messages, behind the last older command of a user (`/caps:off`), which still holds."""
+    """Newest messages, after the last older command of a user (`/caps:off`), if any."""
     older, newest = history[:-MAX_HISTORY_MESSAGES], history[-MAX_HISTORY_MESSAGES:]
     for message in reversed(older):
         given = message if _is_dict(message) else getattr(message, "__dict__", {})
@@ -292,10 +291,10 @@ class Context:
     """Detected context of a turn; detection calls no tool and writes nothing.
 
     `intent` and `domain` are None if no label fits (out of scope). `smalltalk` is its kind, None
-    for a real request. `need` is what answers the turn best (`act`, `know`, `both`, `neither`);
-    `needs` has the probability of each, if a classifier gave any. `confidences` are
-    probabilities by field; `confidence` is the lower of intent's and domain's. `signals` are
-    short notes on the text. JSON lacks the text.
+    for a real request. `need` is the best kind of answer (`act`, `know`, `both`, `neither`);
+    `needs` has the probability of each, if a classifier ran. `confidences` are probabilities by
+    field; `confidence` is the lower of intent's and domain's. `signals` are short notes on the
+    text. JSON lacks the text.
     """
 
     text: Annotated[str, Field(default="", exclude=True)]
@@ -325,9 +324,9 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class AgentDecision:
-    """Target of a turn, one of the settings', and the reason in 200 characters.
+    """Target of a turn, one of the settings', and the reason in at most 200 characters.
 
-    `tables` and `columns` are all of the allowlist. `signals` are short notes on evidence and
+    `tables` and `columns` are in the allowlist. `signals` are short notes on evidence and
     corrections. `thread_id` is the turn's.
     """
 
@@ -353,7 +352,7 @@ ModelUse: TypeAlias = Literal[
     "conversation",
     "guidance",
 ]
-"""Use of a language model; each may have a model and a timeout of its own."""
+"""Use of a language model; each may have its own model and timeout."""
 
 
 class Price(FrozenModel):
@@ -415,11 +414,11 @@ def totals(usages: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
 class Decision:
     """Decision on a turn.
 
-    `search_text` is the searched text: the turn's, or the turn's joined with earlier messages it
-    refers to. `agent` is null without configured targets. `took_ms` are milliseconds a stage;
+    `search_text` is the searched text: the turn's, or the turn's joined with earlier messages that
+    it refers to. `agent` is null without configured targets. `took_ms`: milliseconds by stage;
     `degraded` names stages that failed or exceeded the budget. `usage` counts calls of language
-    models, `guidance` are hints for a stuck agent. At most `max_tool_calls` calls of
-    `tool_timeout_s` seconds each should follow.
+    models; `guidance` has hints for a stuck agent. At most `max_tool_calls` calls, of
+    `tool_timeout_s` seconds each, should follow.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tools": ToolSelection.NOT_IN_SUMMARY}
@@ -442,13 +441,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """Class of a question that a turn belongs to.
+    """Class of a turn, by a question.
 
-    `branch` is the id of a class; None where the question was not asked (`skipped`), as its
-    `run_if` does not hold. `matched` is False where no class fits, and `branch` is the default.
-    `confidence` is the probability that the class fits (of one that does not match: that none
-    fits); None where a language model chose, which tells no probability. `degraded` names what
-    was asked for and did without: `llm`. `id` is for `feedback`, where outcomes teach.
+    `branch` is the id of a class; None if the question was `skipped`, as its `run_if` is false.
+    `matched` is False if no class fits; `branch` is the default then. `confidence` is the
+    probability that the class fits (if not `matched`: that no class fits), None if a language
+    model chose, which states no probability. `degraded` names the failed part: `llm`. `id` is for
+    `feedback`, if learning is on.
     """
 
     branch: str | None
@@ -461,7 +460,7 @@ class Classification:
 
 @dataclass(frozen=True, slots=True)
 class FailedCapability:
-    """Capability that is off because its need could not be decided, and the reason."""
+    """Capability that is off because no decision about it was possible, and the reason."""
 
     name: str
     reason: str
@@ -471,12 +470,11 @@ class FailedCapability:
 class CapabilitySelection:
     """Active capabilities of a turn: the always active first, the rest in their order.
 
-    `probabilities`: of being needed, where no language model decided. `bypassed`: all are active,
-    and nothing was asked. `reclassifications`: how often the turn was selected for anew after a
-    failure. `signals`: `bypassed`, `nothing_selected`, `reclassified`, `reclassification_limit`.
-    `degraded` names what was asked for and did without: `llm`, `encoder`. `next`: where the loop
-    goes from there (`router.choices.flow`), by `orchestration_mode`. `id` is for `feedback`, where
-    outcomes teach.
+    `probabilities`: that each is needed, unless a language model decided. `bypassed`: all are
+    active, without a selection. `reclassifications`: number of new selections after a failure.
+    `signals`: `bypassed`, `nothing_selected`, `reclassified`, `reclassification_limit`. `degraded`
+    names failed parts: `llm`, `encoder`. `next`: the loop's next node (`router.choices.flow`), by
+    `orchestration_mode`. `id` is for `feedback`, if learning is on.
     """
 
     active: tuple[str, ...]
@@ -491,7 +489,7 @@ class CapabilitySelection:
 
     @property
     def update(self) -> dict[str, Any]:
-        """Update of a loop's state, without the plan that other capabilities had."""
+        """Update of a loop's state, which clears the plan of other capabilities."""
         return {
             "capabilities": self.active,
             "plan": None,
