@@ -30,7 +30,7 @@ from toolcrib.retrieval.rerank import ToolRerankers, load_reranker
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.base import Carry, Layout, Store
+from toolcrib.store.base import CopyChanges, Layout, Store
 from toolcrib.store.folder import LazyStore
 from toolcrib.store.namespaced import NamespacedStore, check_name, namespaces_of
 from toolcrib.store.records_db import DbRow, RecordsDb
@@ -325,7 +325,7 @@ def _count(lazy: LazyStore) -> int:
     return sum(NamespacedStore(store, name).count() for name in namespaces_of(store))
 
 
-def _namespace_copier(copier: Callable[[], Copier[Any]]) -> Carry:
+def _namespace_copier(copier: Callable[[], Copier[Any]]) -> CopyChanges:
     """Copy of every namespace, each by a copier of its own."""
     copiers = defaultdict[str, Copier[Any]](copier)
 

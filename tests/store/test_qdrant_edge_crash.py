@@ -160,7 +160,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path):
     with pytest.raises(StoreDamagedError, match=r"layout\.json cannot be read"):
         EdgeStore.open(tmp_path, layout(4))
     (tmp_path / "current").write_text("g0099\n")
-    with pytest.raises(StoreDamagedError, match="names 'g0099', which is not there"):
+    with pytest.raises(StoreDamagedError, match="names 'g0099', which is missing"):
         EdgeStore.open(tmp_path, layout(4))
 
 

@@ -139,7 +139,7 @@ def test_a_full_disk_is_an_error_and_all_that_was_acknowledged_stays(path):
 def test_a_write_for_which_there_is_no_room_leaves_everything_as_it_was(path):
     with closing(SqliteRecordsDb(path)) as db:
         db.put("keys", row())
-        with db._connection(making=False) as connection:
+        with db._connection(may_create=False) as connection:
             connection.execute("PRAGMA max_page_count = 8")
         with pytest.raises(StoreWriteError, match="database or disk is full"):
             db.put_all("keys", [row(), row("b", text="x" * 100_000)])
@@ -180,7 +180,7 @@ def test_a_file_of_something_else_is_left_as_it_is(path):
     path.parent.mkdir()
     for made, said in (
         (NOTES, "file is not a database"),
-        ("CREATE TABLE mine (x)", "is a database of something else"),
+        ("CREATE TABLE mine (x)", "is another program's database"),
         (f"PRAGMA application_id = {APPLICATION_ID}", "has format 0, and this toolcrib reads 1"),
     ):
         path.write_bytes(made if isinstance(made, bytes) else b"")
@@ -226,7 +226,7 @@ def test_a_body_that_is_no_json_is_an_error_that_names_the_record(path):
 def test_closing_while_a_read_is_under_way_lets_it_end(path):
     with closing(SqliteRecordsDb(path)) as db:
         db.put("keys", row())
-        with db._connection(making=False) as connection:
+        with db._connection(may_create=False) as connection:
             db.close()
             assert connection.execute("SELECT count(*) FROM records").fetchone() == (1,)
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):

@@ -1,1 +1,1 @@
-"""Store: the points that are kept and searched."""
+"""Store: points with vectors and payloads, kept and searched."""

@@ -28,10 +28,10 @@ Identity: TypeAlias = dict[str, Any]
 
 @lru_cache(maxsize=65_536)
 def point_id(tool_id: str) -> int:
-    """The point's number for a tool's id: the same in every store and every run.
+    """Number of a tool's point by the tool's id: the same in every store and every run.
 
-    63 bits of a digest: among a million tools two meet once in twenty million registries.
-    Numbers, because the embedded engine takes three times as long over UUIDs.
+    63 bits of a digest: of twenty million registries with a million tools, one has a collision.
+    The embedded engine takes three times as long with UUIDs.
     """
     digest = hashlib.blake2b(tool_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest) & MAX_POINT_ID
@@ -39,20 +39,20 @@ def point_id(tool_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The named vectors of a collection: dense and multivector widths, sparse names."""
+    """The named vectors of a collection: widths of dense and multivectors, sparse names."""
 
     dense: Mapping[str, int]
     multi: Mapping[str, int]
     sparse: tuple[str, ...]
 
     def __iter__(self) -> Iterator[str]:
-        """Every vector's name."""
+        """Names of all vectors."""
         return iter((*self.dense, *self.multi, *self.sparse))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """One stored thing.
+    """One stored tool, passage or entry.
 
     `dense`: float32 [d], unit length. `multi`: float32 [n, d], rows of unit length, n >= 1.
     `sparse`: BM25 weights. A vector that a point does not have is left out.
@@ -67,11 +67,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LegQuery:
-    """A nearest-neighbour question to one named vector.
+    """A nearest-neighbour query to one named vector.
 
     `vector`: float32 [d] for dense and multi vectors (one query row, so MaxSim is the best
-    row's cosine), `SparseVector` for sparse ones. `idf_corpus`: the points over which the
-    inverse document frequencies are counted; None counts all.
+    row's cosine), `SparseVector` for sparse vectors. `idf_corpus`: points over which inverse
+    document frequencies are counted; None counts all points.
     """
 
     using: str
@@ -113,9 +113,9 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """Facts that `doctor` shows: the engine with its version, its place, the number of points.
+    """Facts for `doctor`: the engine with its version, the location, the number of points.
 
-    `unindexed_fields` are payload fields that lack their index: filters by them scan all points.
+    `unindexed_fields` are payload fields without an index: filters by them scan all points.
     """
 
     engine: str
@@ -125,21 +125,21 @@ class StoreInfo:
     unindexed_fields: tuple[str, ...] = ()
 
 
-Carry: TypeAlias = Callable[["Store", "Store"], bool]
-"""Copies from an old store into a new one what changed since the last call; False for nothing."""
+CopyChanges: TypeAlias = Callable[["Store", "Store"], bool]
+"""Copies changes since the last call from an old store into a new store; False without changes."""
 
 
 class Store(Protocol):
     """Keeps points and searches them.
 
-    Every method raises `StoreError` or a class below it when it cannot do its work.
+    Every method raises `StoreError` or a subclass when it fails.
     """
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Write points; durable when this returns.
 
         Raises:
-            BadPointError: a point is not fit for the engine; nothing of the call is written.
+            BadPointError: a point would harm the engine; no point of the call is written.
         """
         ...
 
@@ -152,18 +152,18 @@ class Store(Protocol):
         ...
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[ScoredPoint]]:
-        """Answer each query best first, as one round trip where the engine is remote."""
+        """Answer each query, best first; a remote store takes one round trip."""
         ...
 
     @property
     def is_remote(self) -> bool:
-        """True where each call is a round trip, which costs more than reading ahead."""
+        """True if each call is a round trip, so that fetching too much costs less than a call."""
         return False
 
     def search_and_list(
         self, queries: Sequence[LegQuery], listings: Sequence[ListRequest]
     ) -> tuple[list[list[ScoredPoint]], list[list[Record]]]:
-        """Answer queries as `search` and each listing, as one round trip where that is remote."""
+        """Answer queries as `search`, and listings; a remote store takes one round trip."""
         found = self.search(queries) if queries else []
         listed = [
             list(islice(self.scroll(each.where, each.fields), each.limit)) for each in listings
@@ -171,13 +171,13 @@ class Store(Protocol):
         return found, listed
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        """Points with these ids and whole payloads, in the ids' order; unknown ids are left out."""
+        """Points with these ids and whole payloads, in the order of `ids`, without unknown ids."""
         ...
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
-        """The dense vector `using` of these points, float32 [d], or the multi one, [n, d].
+        """The dense vector `using` of these points, float32 [d], or the multivector, [n, d].
 
-        Points without it, and unknown ones, are left out.
+        Unknown points, and points without the vector, are left out.
         """
         ...
 
@@ -190,7 +190,7 @@ class Store(Protocol):
     ) -> Iterator[Record]:
         """Every matching point, with only these payload fields (None: all), in a fixed order.
 
-        `after`: the id of a point, there or gone, behind which to begin.
+        The scroll starts behind the point with the id `after`, which may have been removed.
         """
         ...
 
@@ -199,33 +199,35 @@ class Store(Protocol):
         ...
 
     def read_meta(self) -> Mapping[str, Any]:
-        """The small document kept beside the points; empty for a new store."""
+        """Metadata that is kept beside the points; empty for a new store."""
         ...
 
     def write_meta(self, entries: Mapping[str, Any]) -> None:
-        """Replace entries of the small document, or remove those of None; durable on return.
+        """Replace entries of the metadata, or remove an entry by None; durable on return.
 
-        Other entries stay, also those that another process writes at the same time.
+        Other entries stay, even if another process writes them at the same time.
         """
         ...
 
     def of_tenant(self, namespace: str) -> Store:  # noqa: ARG002 -- stores with parts need it
-        """The store, limited to the part that holds a tenant's points, where it has parts."""
+        """The store, limited to the shard of a tenant's points if it has shards by tenant."""
         return self
 
-    def renew(self, layout: Layout, carry: Carry | None = None) -> AbstractContextManager[Store]:
-        """An empty store beside this one, which takes its place when the block ends well.
+    def renew(
+        self, layout: Layout, copy: CopyChanges | None = None
+    ) -> AbstractContextManager[Store]:
+        """An empty store, which replaces this store when the block ends without an error.
 
-        Where other processes write, `carry` is called around the change of places, until it finds
-        no more to copy.
+        If other processes may write, `copy` is called before and after the swap, until it finds
+        no more changes.
 
         Raises:
-            StoreError: this engine cannot; the message says what to do instead.
+            StoreError: this store cannot be replaced; the message names the alternative.
         """
         ...
 
     def optimise(self) -> None:
-        """Bring the index to full speed; searches go on meanwhile."""
+        """Optimise the index for speed; searches are still answered meanwhile."""
         ...
 
     def info(self) -> StoreInfo:
@@ -233,17 +235,17 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Release everything; a second call does nothing."""
+        """Release all resources; a second call does nothing."""
         ...
 
 
 def is_point_id(value: object) -> bool:
-    """Say whether a value can be the id of a point."""
+    """True if a value can be the id of a point."""
     return type(value) is int and 0 <= value <= MAX_POINT_ID
 
 
 def valid_ids(ids: Iterable[int]) -> list[int]:
-    """Ids that a point can have: engines refuse a whole request for one bad id."""
+    """Ids without those that no point can have: engines refuse a request with one bad id."""
     return [i for i in ids if is_point_id(i)]
 
 
@@ -251,9 +253,9 @@ def check_point(point: Point, layout: Layout) -> None:
     """Refuse a point that would crash the engine, or that the engine would store wrongly.
 
     Raises:
-        BadPointError: unknown vector name, wrong shape or type, NaN or infinity, not of unit
-            length, sparse indices unordered or doubled, or of another length than the values,
-            a payload that JSON cannot hold.
+        BadPointError: a vector has an unknown name, a wrong shape or type, NaN, infinity, or no
+            unit length; sparse indices are not ascending, or as many as the values; or JSON
+            cannot hold the payload.
     """
     if not is_point_id(point.id):
         raise BadPointError(f"point id {point.id!r} is not a whole number from 0 to 2^63 - 1")
@@ -292,7 +294,7 @@ def check_sparse(using: str, vectors: Mapping[int, SparseVector], layout: Layout
     """Refuse sparse vectors, by point id, that would damage the engine's log.
 
     Raises:
-        BadPointError: there is no vector `using`, or one given is as `check_point` refuses it.
+        BadPointError: there is no vector `using`, or `check_point` would refuse a vector.
     """
     if using not in layout.sparse:
         raise BadPointError(f"there is no sparse vector {using!r}")
@@ -315,7 +317,7 @@ def _check_sparse(owner: int, name: str, sparse: SparseVector) -> None:
 
 
 def _json_fault(value: object) -> str:
-    """Name the fault that keeps a value out of JSON; empty where there is none."""
+    """Fault for which JSON cannot hold a value; empty if there is none."""
     match value:
         case str():
             return "" if value.isascii() or is_text(value) else "a lone surrogate"
@@ -335,7 +337,7 @@ def _json_fault(value: object) -> str:
 
 
 def is_text(*texts: str) -> bool:
-    """Say whether texts have UTF-8; half a character (a lone surrogate) has none."""
+    """True if UTF-8 can encode the texts, which a lone surrogate prevents."""
     try:
         "".join(texts).encode()
     except UnicodeEncodeError:
@@ -350,9 +352,9 @@ def pages(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
 
 
 def named_vectors(point: Point, sparse: Callable[[SparseVector], Any]) -> dict[str, Any]:
-    """A point's vectors as an engine takes them, by name; `sparse` makes its sparse ones.
+    """A point's vectors by name, for an engine; `sparse` converts sparse vectors.
 
-    One without entries would count as a document in one IDF and not in the other: it is left out.
+    Sparse vectors without entries are left out: engines differ in counting them for the IDF.
     """
     named = {name: each.tolist() for name, each in (*point.dense.items(), *point.multi.items())}
     return named | {name: sparse(v) for name, v in point.sparse.items() if v.indices.size}

@@ -1,6 +1,6 @@
-"""Edge query: leg queries, filters and points in the embedded engine's words.
+"""Edge query: leg queries, filters and points as the embedded engine's types.
 
-`EdgeSearch` answers leg queries; everything that it needs for that is in this module.
+`EdgeSearch` answers leg queries.
 """
 
 from __future__ import annotations
@@ -40,43 +40,44 @@ from toolcrib.store.filters import (
 )
 
 SERVER_FIELD, SERVER_CODE_FIELD = "server", "server_code"
-"""The server's name, and beside it the same as a number. By name, the engine looks a thousand
-servers up in a millisecond a leg, by number in a tenth of that (benchmarks/scale.py)."""
+"""The server's name, and the same as a number. A filter by a thousand servers costs each leg a
+millisecond by name, a tenth of a millisecond by number (benchmarks/scale.py)."""
 
 CODES_FROM_NAMES = 17
-"""From this many names on, numbers are faster."""
+"""From this many names on, a filter uses numbers, which are then faster."""
 
 TERM_BYTES = 100
 """Memory that the frequency of one term takes."""
 
 MAX_PAYLOAD_BYTES, PAYLOAD_FIELDS_BYTES = 16 * 2**20, 4 * 2**10
-"""Size of the cache of payloads, and what one takes there beside its texts."""
+"""Size of the cache of payloads, and the bytes of a payload without its texts."""
 
 EMPTY_CORPUS = HasId(frozenset())
 """Corpus without points, where all terms weigh alike."""
 
 ALL_POINTS = And()
-"""Corpus of every live point. Without a corpus the engine also counts the words of overwritten and
+"""Corpus of all live points. Without a corpus the engine also counts terms of overwritten and
 removed points, until the shard is rewritten."""
 
 ACORN_MAX_SHARE = 0.3
-"""Above this share of the points a wider walk finds as much as ACORN, in half the time."""
+"""If a filter leaves more than this share of the points, a wider search of the graph finds as much
+as ACORN in half the time."""
 
 FULL_SCAN_MAX_POINTS = 6_000
 """Up to this many points a full scan is as fast as ACORN."""
 
 ACORN = engine.AcornSearchParams(enable=True, max_selectivity=1.0)
 EF_FILTERED, EF_ACORN = 256, 64
-"""Candidates kept while the graph is walked; without a filter the engine keeps 100."""
+"""Candidates (ef) of a search of the graph; without a filter the engine keeps 100."""
 
 
 # -- searches --------------------------------------------------------------------------------
 
 
 class EdgeSearch:
-    """Reads a shard until its next write, and caches what holds of the shard until then.
+    """Reads a shard until its next write, and caches facts about it until then.
 
-    `points_written`: number of points ever written to the shard; None where unknown.
+    `points_written`: number of points ever written to the shard; None if unknown.
     """
 
     def __init__(self, shard: engine.EdgeShard, layout: Layout, points_written: int | None) -> None:
@@ -93,8 +94,8 @@ class EdgeSearch:
 
     def answer(self, queries: Sequence[LegQuery]) -> list[list[ScoredPoint]]:
         """Answer each query, best first."""
-        # Legs have their filter in common: its points are counted once.
-        size = cache(partial(count_points, self.shard, exact=False))
+        # Legs share a filter, whose points are counted once.
+        estimate_points = cache(partial(count_points, self.shard, exact=False))
         answers: list[list[ScoredPoint]] = []
         shared = queries[0].where if queries else None
         where = self.without_universal_flags(shared)
@@ -105,12 +106,14 @@ class EdgeSearch:
                 if query.where is not shared:
                     shared = query.where
                     where = self.without_universal_flags(shared)
-                hits = self.shard.query(to_query(self._weigh(query), where, size))
+                hits = self.shard.query(
+                    to_query(self._with_idf_weights(query), where, estimate_points)
+                )
             answers.append([ScoredPoint(hit.id, hit.score) for hit in hits])
         return answers
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        """Points with these ids, in the ids' order; unknown ids are left out."""
+        """Points with these ids, in the order of `ids`, without unknown ids."""
         found = {i: payload for i in ids if (payload := self._payloads.get(i)) is not None}
         unread: list[Any] = [i for i in valid_ids(ids) if i not in found]
         if unread:
@@ -121,43 +124,45 @@ class EdgeSearch:
         return [Record(i, found[i]) for i in ids if i in found]
 
     def _has_vectors(self, using: str) -> bool:
-        """Say whether any point has this vector: a search without one costs a filter's time."""
+        """True if any point has this vector: if not, a search would only cost time."""
         if using not in self._layout:
-            return True  # the engine says best what is wrong with an unknown name
-        return self._fact(using, lambda: count_vectors(self.shard, using) > 0)
+            return True  # the engine's own error names an unknown vector
+        return self._cached_fact(using, lambda: count_vectors(self.shard, using) > 0)
 
-    def _has_dead(self) -> bool:
-        """Say whether points were overwritten or removed since the shard was made."""
-        return self._fact("dead", lambda: self.shard.info().points_count != self._points_written)
+    def _has_stale_points(self) -> bool:
+        """True if the shard still holds overwritten or removed points."""
+        return self._cached_fact(
+            "dead", lambda: self.shard.info().points_count != self._points_written
+        )
 
     def without_universal_flags(self, where: Filter | None) -> Filter | None:
-        """Drop a flag that every point has (`enabled`): it costs a third of a search."""
+        """Drop a condition that all points fulfil (`enabled`): it costs a third of a search."""
         if isinstance(where, And):
             return all_of(*map(self.without_universal_flags, where.parts))
         if isinstance(where, Equals) and isinstance(where.value, bool):
             unlike = Not(where)
-            is_universal = self._fact(where, lambda: count_points(self.shard, unlike) == 0)
+            is_universal = self._cached_fact(where, lambda: count_points(self.shard, unlike) == 0)
             return None if is_universal else where
         return where
 
-    def _fact(self, key: object, find_out: Callable[[], bool]) -> bool:
+    def _cached_fact(self, key: object, find_out: Callable[[], bool]) -> bool:
         known = self._facts.get(key)
         if known is None:
             known = self._facts[key] = find_out()
         return known
 
-    def _weigh(self, leg: LegQuery) -> LegQuery:
-        """The same query with the inverse document frequencies of its corpus in its weights.
+    def _with_idf_weights(self, leg: LegQuery) -> LegQuery:
+        """The query with the inverse document frequencies of its corpus in its weights.
 
-        The engine counts the terms of a corpus for each query, which takes many times as long as
-        the search (benchmarks/scale.py). Here only new terms are counted. The query then goes to
-        an empty corpus, where all terms weigh alike.
+        The engine would count the corpus for each query, which takes many times as long as the
+        search (benchmarks/scale.py). Here a term is counted once. The query then names an empty
+        corpus, in which all terms weigh alike.
         """
         if not isinstance(leg.vector, SparseVector):
             return leg
         corpus = leg.idf_corpus
         if corpus is None:
-            if not self._has_dead():
+            if not self._has_stale_points():
                 return leg
             corpus = ALL_POINTS
         key, terms = (leg.using, corpus), leg.vector.indices.tolist()
@@ -181,7 +186,7 @@ def _corpus_bytes(corpus: tuple[str, Filter], factors: dict[int, float]) -> int:
 def _idf_factors(
     shard: engine.EdgeShard, using: str, corpus: engine.Filter | None, terms: list[int]
 ) -> dict[int, float]:
-    """Weight of each term within a corpus, as a multiple of its weight within an empty one."""
+    """Weight of each term within a corpus, relative to its weight within an empty corpus."""
     alone = [SparseVector(np.array([term]), np.ones(1, dtype=np.float32)) for term in terms]
 
     def best(counted: engine.Filter | None, within: Sequence[engine.Filter | None]) -> list[Any]:
@@ -194,10 +199,10 @@ def _idf_factors(
         return [hits[0] if hits else None for hits in found]
 
     nothing = to_filter(EMPTY_CORPUS)
-    # Take a point of the corpus where one has the term: its score differs in no bit.
+    # Prefer a point of the corpus that has the term: the ratio of its scores is exact.
     inside, anywhere = (best(nothing, [where] * len(terms)) for where in (corpus, None))
     plain = [mine or other for mine, other in zip(inside, anywhere, strict=True)]
-    # By the same point in both: a batch that asks for single points counts the corpus once.
+    # The same points in both batches: a batch of queries for single points counts the corpus once.
     places = [to_filter(HasId(frozenset({hit.id} if hit else ()))) for hit in plain]
     return {
         term: weighed.score / hit.score if weighed and hit and hit.score else 0.0
@@ -209,14 +214,14 @@ def _idf_factors(
 
 
 def to_query(
-    leg: LegQuery, where: Filter | None, size: Callable[[Filter | None], int]
+    leg: LegQuery, where: Filter | None, estimate_points: Callable[[Filter | None], int]
 ) -> engine.QueryRequest:
     """The request of one leg within `where`: ids and scores only, as payloads cost more.
 
-    `size` estimates how many points a filter leaves.
+    `estimate_points` estimates how many points a filter leaves.
     """
     if not isinstance(leg.vector, SparseVector):
-        params = _dense_params(where, size)
+        params = _dense_params(where, estimate_points)
     elif leg.idf_corpus is None:
         params = engine.SearchParams()
     else:
@@ -226,22 +231,22 @@ def to_query(
 
 
 def _dense_params(
-    where: Filter | None, size: Callable[[Filter | None], int]
+    where: Filter | None, estimate_points: Callable[[Filter | None], int]
 ) -> engine.SearchParams:
-    """Parameters of a dense leg: a full scan of few points, else a walk of the graph.
+    """Parameters of a dense leg: a full scan of few points, else a search of the graph.
 
-    Where a filter leaves a tenth of the points, the graph loses one hit of three unless the walk
-    goes through the other points too (ACORN, Patel et al. 2024). Where it leaves half, the graph
-    loses some unless the walk is wider (docs/explanation/scale.md).
+    If a filter leaves a tenth of the points, the graph misses a third of the hits unless the search
+    passes through the other points too (ACORN, Patel et al. 2024). If a filter leaves half, more
+    candidates suffice (docs/explanation/scale.md).
     """
-    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
+    # Rescoring with the float vectors makes every score the exact cosine.
     rescore = engine.QuantizationSearchParams(rescore=True)
     if where is None:
         return engine.SearchParams(quantization=rescore)
     if isinstance(where, HasId) and len(where.ids) <= FULL_SCAN_MAX_POINTS:
         return engine.SearchParams(exact=True)
-    left = size(where)
-    if left > ACORN_MAX_SHARE * size(None):
+    left = estimate_points(where)
+    if left > ACORN_MAX_SHARE * estimate_points(None):
         return engine.SearchParams(quantization=rescore, hnsw_ef=EF_FILTERED)
     if left <= FULL_SCAN_MAX_POINTS:
         return engine.SearchParams(exact=True)
@@ -307,8 +312,8 @@ def _condition(where: Filter) -> Any:  # noqa: PLR0911
             return engine.Filter(should=should) if should else engine.HasIdCondition(set())
 
 
-# A wide scope takes milliseconds to translate, and every leg of every query has it: beside other
-# conditions too, which are never the same twice.
+# A wide scope takes milliseconds to translate, and every leg of every query has it, among
+# conditions that differ from query to query.
 _CONDITIONS: BoundedMap[AnyOf, engine.FieldCondition] = BoundedMap(
     MAX_CACHED_BYTES, lambda where, _: bytes_of_filter(where)
 )
@@ -335,7 +340,7 @@ def to_point(point: Point) -> engine.Point:
 
 
 def from_payload(found: dict[str, Any] | None) -> dict[str, Any]:
-    """The payload that was given to `to_point`."""
+    """The payload of a point, as before `to_point`."""
     payload = found or {}
     payload.pop(SERVER_CODE_FIELD, None)
     return payload

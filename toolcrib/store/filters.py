@@ -1,7 +1,7 @@
 """Filters: the neutral language of every store, its meaning and its JSON.
 
-`matches` is the meaning, in plain Python; the engines translate the same tree into their own
-conditions, and the contract suite holds them to it. On the wire a filter is one of
+`matches` defines the meaning in Python. Engines translate the same tree into their own conditions,
+and the contract suite compares their results with `matches`. In JSON a filter is one of
 
     {"field": "server", "equals": "mail"}
     {"field": "tags", "any_of": ["a", "b"]}
@@ -39,10 +39,10 @@ MAX_FILTER_DEPTH = 16
 MAX_LIST_VALUES = 1_000
 
 MAX_CACHED_BYTES = 16 * 2**20
-"""Size of a cache of filters: some two hundred filters of a thousand names each."""
+"""Size of a cache of filters: about two hundred filters of a thousand names each."""
 
 NAME_FIELD = "name_key"
-"""Spellings of a tool's name, by which clients look a tool up; no message offers it."""
+"""Field with the spellings of a tool's name, for look-ups; messages do not suggest it."""
 
 KEYWORD_FIELDS = frozenset(
     {
@@ -69,10 +69,10 @@ embedded engine is fifty times slower on its boolean index than on its keyword i
 NUMBER_FIELDS = frozenset({"cost_estimate", "avg_latency_ms"})
 
 YIELDS_FIELD = "yields"
-"""Entities whose ids a tool gives, read from its schema and texts; no field for users' filters."""
+"""Field with the entities whose ids a tool returns; not for users' filters."""
 
 TENANT_FIELD = "namespace"
-"""Tenant of a point in a shared store; no field for users' filters."""
+"""Field with the tenant of a point in a shared store; not for users' filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ _COMPARISONS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte":
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The number lies within the bounds given; a point without the field does not match."""
+    """The number is within the given bounds; a point without the field does not match."""
 
     field: str
     gt: float | None = None
@@ -114,7 +114,7 @@ class Range:
 
     def __post_init__(self) -> None:
         for name, bound in self.bounds.items():
-            # JSON has no word for these, and the embedded engine panics on NaN.
+            # JSON cannot write these, and the embedded engine panics on NaN.
             if not isinstance(bound, Real) or not math.isfinite(bound):
                 raise QueryError(
                     f"the range filter on {self.field!r} has {name}={bound!r}; "
@@ -123,7 +123,7 @@ class Range:
 
     @property
     def bounds(self) -> dict[str, float]:
-        """The bounds given, by name."""
+        """The given bounds by name."""
         bounds = ((name, getattr(self, name)) for name in _COMPARISONS)
         return {name: bound for name, bound in bounds if bound is not None}
 
@@ -144,7 +144,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Every part matches; none at all matches everything."""
+    """Every part matches; without parts everything matches."""
 
     parts: tuple[Filter, ...]
 
@@ -154,7 +154,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one part matches; none at all matches nothing."""
+    """At least one part matches; without parts nothing matches."""
 
     parts: tuple[Filter, ...]
 
@@ -166,7 +166,7 @@ Filter: TypeAlias = Equals | AnyOf | Range | HasId | Not | And | Or
 
 
 def all_of(*parts: Filter | None) -> Filter | None:
-    """Join what is there with `And`; None when nothing is."""
+    """Join the parts that are not None with `And`; None if there are none."""
     present = [part for part in parts if part is not None]
     if not present:
         return None
@@ -174,7 +174,7 @@ def all_of(*parts: Filter | None) -> Filter | None:
 
 
 def parts_by_reason(where: Filter) -> list[tuple[str, Filter]]:
-    """Parts of a filter that all must match, each with the reason for a point that fails."""
+    """Parts that must all match, each with the reason if a point does not match it."""
     parts = where.parts if isinstance(where, And) else (where,)
     return [(_reason_to_fail(part), part) for part in parts]
 
@@ -202,11 +202,11 @@ def _values_in_words(part: Equals | AnyOf) -> str:
 
 
 SCOPE_FIELDS = ("server", "tags", "category", "safety_tags", "sensitivity")
-"""Fields that `from_scope` reads: a scope allows all tools with equal values in these, or none."""
+"""Fields that `from_scope` reads: a scope treats tools with equal values in these alike."""
 
 
 def from_scope(scope: Scope | None) -> Filter | None:
-    """The filter that keeps a search within what a caller may use; None for no restriction."""
+    """The filter that limits a search to a scope; None without restriction."""
     if scope is None:
         return None
     require_type(scope, Scope, "scope", "a Scope")
@@ -223,7 +223,7 @@ def from_scope(scope: Scope | None) -> Filter | None:
     return all_of(*parts)
 
 
-# Every query of a caller asks for the same, at several places.
+# Every query of a caller needs the same names several times.
 _SORTED_NAMES: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
     MAX_CACHED_BYTES, lambda names, _: bytes_of(names)
 )
@@ -242,7 +242,7 @@ def validate(where: Filter) -> None:
     """Check that every field can be filtered on, with at most `MAX_FILTER_VALUES` values in all.
 
     Raises:
-        QueryError: a field is unknown, or of the other kind (the message lists the fields), or a
+        QueryError: a field is unknown, or of the wrong kind (the message lists the fields), or a
             value is neither text nor boolean.
     """
     values = 0
@@ -261,8 +261,8 @@ def validate(where: Filter) -> None:
                 )
     if values > MAX_FILTER_VALUES:
         raise QueryError(
-            f"the filter has {values} values, and may have {MAX_FILTER_VALUES}; filter by what "
-            "they have in common, such as a tag"
+            f"the filter has {values} values, and may have {MAX_FILTER_VALUES}; filter by a field "
+            "that they have in common, such as a tag"
         )
 
 
@@ -273,7 +273,7 @@ def bytes_of_filter(where: Filter | None) -> int:
 
 
 def _leaves(where: Filter) -> Iterator[Filter]:
-    """The parts of a filter that have no parts."""
+    """Parts of a filter that have no parts themselves."""
     match where:
         case And(parts=parts) | Or(parts=parts):
             for part in parts:
@@ -303,7 +303,7 @@ def _require(field: str, known: frozenset[str], what: str) -> None:
 
 
 def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:  # noqa: PLR0911
-    """Say whether a point satisfies the filter: the reference meaning."""
+    """True if a point satisfies the filter: the reference implementation."""
     match where:
         case And(parts=parts):
             return all(matches(part, point_id, payload) for part in parts)
@@ -334,7 +334,7 @@ def _payload_values(payload: Mapping[str, Any], field: str) -> set[str]:
 Value: TypeAlias = Annotated[str, Field(max_length=1_000)] | bool
 Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
-# `read_filter` refuses other fields, in better words than a list of choices makes.
+# `read_filter` refuses other fields, with a better message than an enumeration gives.
 KeywordField: TypeAlias = Annotated[
     str, WithJsonSchema({"type": "string", "enum": sorted(KEYWORD_FIELDS)})
 ]
@@ -364,7 +364,7 @@ class AnyOfJson(_Part):
 
 
 class Bounds(_Part):
-    """Bounds of a number; a bound that is left out does not hold."""
+    """Bounds of a number; a missing bound is no restriction."""
 
     gt: Number | None = None
     gte: Number | None = None
@@ -404,7 +404,7 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
     """A filter as JSON.
 
     Raises:
-        QueryError: it names points by their number, which means nothing elsewhere.
+        QueryError: the filter has numbers of points, which have no meaning in another store.
     """
     match where:
         case Equals(field=field, value=value):
@@ -427,7 +427,7 @@ def read_filter(given: FilterJson) -> Filter:
     """The filter that a validated model stands for.
 
     Raises:
-        QueryError: it is nested too deep, or names an unknown field.
+        QueryError: the filter is nested too deeply, or has an unknown field.
     """
     where = _build(given, 1)
     validate(where)

@@ -1,9 +1,9 @@
-"""Namespace: one tenant's part of a shared store, which looks like a store of its own.
+"""Namespace: one tenant's part of a shared store, with the methods of a store.
 
-Every point carries its namespace, and every leg filters by it, also where term frequencies are
-counted: points of other tenants change no score. Ids are shifted by a number of the namespace, so
-that two tenants may have tools of the same id. Each entry of a namespace's small document is a
-point too, without a vector and in a reserved namespace.
+Every point has its namespace, and every leg and its term frequencies are limited to one: other
+tenants' points change no score. Ids are shifted by a number of the namespace, so that two tenants
+may have tools of the same id. Each entry of a namespace's metadata is a point too, without a
+vector and in a reserved namespace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from toolcrib.errors import BadPointError, QueryError, SettingsError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.store.base import (
     MAX_POINT_ID,
-    Carry,
+    CopyChanges,
     Layout,
     LegQuery,
     ListRequest,
@@ -37,8 +37,8 @@ from toolcrib.store.base import (
 from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
 
 META_NAMESPACE = ":meta"
-"""Namespace of one point for each tenant, beside `:meta/TENANT` of the entries of its small
-document; no tenant can have such a name."""
+"""Reserved namespace with one point for each tenant; `:meta/TENANT` has the entries of a tenant's
+metadata. No tenant can have such a name."""
 
 NAMESPACE_PATTERN = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
@@ -47,8 +47,8 @@ def check_name(name: str) -> str:
     """Check a namespace's name, and return it."""
     if NAMESPACE_PATTERN.fullmatch(name) is None:
         raise QueryError(
-            f"{name[:80]!r} is no namespace: a name has 1 to 63 small letters, digits, '.', '_' "
-            "and '-', and begins with a letter or digit",
+            f"{name[:80]!r} is no namespace: a name has 1 to 63 lower-case letters, digits, '.', "
+            "'_' and '-', and begins with a letter or digit",
         )
     return name
 
@@ -61,7 +61,7 @@ def check_shards(names: Iterable[str]) -> None:
         raise SettingsError(f"server.tenant_shards: {error}") from None
     if DEFAULT_NAMESPACE in checked:
         raise SettingsError(
-            f"server.tenant_shards: {DEFAULT_NAMESPACE!r} has collections of its own already"
+            f"server.tenant_shards: {DEFAULT_NAMESPACE!r} has its own collections anyway: remove it"
         )
 
 
@@ -94,12 +94,12 @@ class NamespacedStore(Store):
         self._shared_store.delete(moved)
 
     def _require_own(self, ids: Iterable[int]) -> None:
-        """Refuse a write over another namespace's points: two ids may share a number."""
+        """Refuse to overwrite another namespace's points: two ids may have one number."""
         written = HasId(frozenset(valid_ids(ids)))
         if written.ids and self._shared_store.count(And(written, Not(self._own))):
             raise BadPointError(
-                f"namespace {self._namespace!r}: an id has the number of something that is not "
-                "in it; give the tool or document another name"
+                f"namespace {self._namespace!r}: an id has the same number as one of another "
+                "namespace; give the tool or document another name"
             )
 
     # -- reading ---------------------------------------------------------------------------
@@ -184,8 +184,8 @@ class NamespacedStore(Store):
         return point_id(f"{self._meta}/{key}")
 
     def clear(self) -> None:
-        """Remove everything that the namespace holds."""
-        # Copies stay where tenants share, when a server has moved one to a part of its own.
+        """Remove all points and metadata of the namespace."""
+        # The shared shard may keep copies of a tenant that got its own shard later.
         for part in {self._shared_store, self._shared_store.of_tenant(META_NAMESPACE)}:
             held = Or(self._own, Equals(TENANT_FIELD, self._meta))
             part.delete([record.id for record in part.scroll(held, ("id",))])
@@ -194,12 +194,12 @@ class NamespacedStore(Store):
     def renew(
         self,
         layout: Layout,  # noqa: ARG002 -- the protocol's
-        carry: Carry | None = None,  # noqa: ARG002
+        copy: CopyChanges | None = None,  # noqa: ARG002
     ) -> AbstractContextManager[Store]:
-        """Refused: another model's vectors do not fit beside the other tenants' own."""
+        """Refused: the shared store cannot hold vectors of two models."""
         raise StoreError(
-            f"the namespace {self._namespace!r} cannot be rebuilt alone: all that share the "
-            "store are, by `toolcrib index --rebuild`"
+            f"the namespace {self._namespace!r} cannot be rebuilt alone: rebuild all namespaces "
+            "of the store with `toolcrib index --rebuild`"
         )
 
     def optimise(self) -> None:
@@ -253,6 +253,6 @@ class NamespacedStore(Store):
 
 
 def namespaces_of(shared: Store) -> list[str]:
-    """Every namespace that was ever written to, by name."""
+    """All namespaces that were ever written to, by name."""
     found = shared.scroll(Equals(TENANT_FIELD, META_NAMESPACE), ("id",))
     return sorted({record.payload["id"] for record in found})

@@ -28,7 +28,7 @@ COPIED_FIELDS = {
     *("id", "name", "server", "category", "tags", "requires", "provides"),
     *("version", "sensitivity", "cost_estimate", "avg_latency_ms"),
 }
-"""Fields of a specification that its payload has as they are."""
+"""Fields of a specification that its payload has unchanged."""
 
 ENRICHED_FIELD = "enriched"
 """Origin of an enriched tool's examples: `author`, or `writer` of the enrichment. Tools without an
@@ -39,7 +39,7 @@ def tool_payload(spec: ToolSpec) -> dict[str, Any]:
     """The payload of a tool's point.
 
     Raises:
-        SpecError: it holds text that no store can keep.
+        SpecError: the specification holds text that no store can keep.
     """
     try:
         text = spec.model_dump_json(exclude_defaults=True)
@@ -53,7 +53,7 @@ def tool_payload(spec: ToolSpec) -> dict[str, Any]:
         "kind": spec.kind,
         "name_key": name_keys(spec),
         "safety_tags": list(spec.all_safety_tags),
-        # As words: the embedded engine's boolean index is fifty times slower.
+        # As text: the embedded engine's boolean index is fifty times slower.
         "enabled": str(spec.enabled).lower(),
         "always_active": str(spec.always_active).lower(),
         "deprecated": str(bool(spec.annotations.get("deprecated"))).lower(),
@@ -68,7 +68,7 @@ def read_tool(payload: Mapping[str, Any]) -> ToolSpec:
 
 
 def name_keys(tool: ToolSpec) -> list[str]:
-    """Keys of a tool: its id and its name, and the letters of both and of providers' name."""
+    """Keys of a tool: its id, its name, and the letters and digits of its names."""
     whole = {tool.name.casefold(), tool.id.casefold()}
     return sorted(whole | set(map(name_key, (tool.name, tool.id, provider_name(tool)))))
 
@@ -85,8 +85,8 @@ def named_tools(
 ) -> dict[str, tuple[ToolSpec, ...]]:
     """Tools that each name may mean, of those that `list_tools` gives; unknown names are absent.
 
-    The tool of this id comes first, then that of this name in providers' definitions, then those
-    of this own name. Else the tools whose id or names have the same letters and digits:
+    The order is: the tool with this id, with this name in providers' definitions, tools with this
+    own name. If there are none: tools whose id or names have the same letters and digits.
     `mail/send`, `mail__send`, `mail_send` and `send` all mean the tool `send` of the server `mail`.
     """
     keys = {name: name_key(name) for name in names}
@@ -101,13 +101,13 @@ def named_tools(
 def only_tools(
     names: Iterable[str], list_tools: Callable[[Filter], Iterable[ToolSpec]]
 ) -> dict[str, ToolSpec]:
-    """The tool that each name means, as `named_tools`, for names that mean one tool alone."""
+    """The tool of each name, as `named_tools`; names of several tools are left out."""
     named = named_tools(names, list_tools)
     return {name: tools[0] for name, tools in named.items() if len(tools) == 1}
 
 
 def respell(tool: ToolSpec, name: str, named: ToolSpec) -> str:
-    """Name of a tool in the spelling in which `name` means the tool `named`."""
+    """Name of a tool in the same form (id, provider's or own) that `name` has of `named`."""
     if name in {named.id, named.name}:
         return tool.id if name == named.id else tool.name
     return provider_name(tool)
@@ -126,7 +126,7 @@ def passage_payload(passage: Passage, digest: str) -> dict[str, Any]:
 
 def read_passage(payload: Mapping[str, Any]) -> Passage:
     """The passage that a payload holds."""
-    # By hand in half the time of an adapter: a turn reads sixty.
+    # By hand, in half the time of an adapter: a turn reads sixty passages.
     return Passage(
         collection=payload["collection"],
         document=payload["document"],
@@ -138,7 +138,7 @@ def read_passage(payload: Mapping[str, Any]) -> Passage:
 
 
 def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
-    """The facets of tools, the most frequent value first."""
+    """Facets of tools, the most frequent value first."""
     from toolcrib.records import Facets
 
     tools = 0
@@ -156,13 +156,13 @@ def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
 
 
 def phrase_suffixes(phrase: str) -> list[str]:
-    """A phrase and its last words: a `pull request` is a `request` as well."""
+    """All suffixes of a phrase, itself included: a `pull request` is a `request` too."""
     words = phrase.split()
     return [" ".join(words[start:]) for start in range(len(words))]
 
 
 def head_word(phrase: str) -> str:
-    """Last word of a phrase: the kind of entity without its attributes."""
+    """Last word of a phrase, which names the kind of entity."""
     return phrase.rsplit(maxsplit=1)[-1]
 
 
@@ -171,7 +171,7 @@ _SAME_KIND = (frozenset({"person", "contact", "user", "member"}),)
 
 
 def same_kind(entity: str) -> list[str]:
-    """Other words for the kind of entity of a phrase: a contact is a person as well."""
+    """Synonyms for the kind of entity of a phrase: a contact is a person too."""
     head = head_word(entity)
     return sorted(word for words in _SAME_KIND if head in words for word in words - {head})
 
@@ -180,11 +180,11 @@ def same_kind(entity: str) -> list[str]:
 class LinkFacts:
     """Facts of one specification about links to other tools, as its point keeps them.
 
-    `needs`: parameters, each with entities of which any one fits. `gives`: effort to get an
-    entity's id, by entity. `recommended`: names of tools to use first, each with its parameter, or
+    `needs`: parameters, each with alternative entities. `gives`: cost of an entity's id by this
+    tool, by entity. `recommended`: names of tools to use first, each with the parameter it is for,
     empty for the whole tool. `successors`: names of tools that replace a deprecated tool.
     `goes_with`: ids or names of companions. `action`: `make` for a tool that adds an entity,
-    `change` for one that edits or removes it.
+    `change` for a tool that edits or removes entities.
     """
 
     needs: tuple[tuple[str, tuple[str, ...]], ...] = ()

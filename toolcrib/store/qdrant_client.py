@@ -1,4 +1,4 @@
-"""Connection to a Qdrant server: requests with retries, and failures as our errors."""
+"""Connection to a Qdrant server: requests with retries; failures become our errors."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ OWN_META_KEY = "toolcrib"
 
 API_KEY_SETTING = "TOOLCRIB_SERVER__API_KEY"
 MIN_SERVER_VERSION = (1, 19)
-"""Older servers leave out `params.idf` without a word: scores would then tell a caller about
-points outside its scope."""
+"""Older servers silently ignore `params.idf`: scores would then depend on points outside a caller's
+scope."""
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""A server refuses bodies above 32 MB by default, and proxies before it often above 8."""
+"""By default a server refuses bodies above 32 MB; many proxies refuse those above 8 MB."""
 
 RETRIES = Retries(attempts=3, first_pause_s=0.2, max_pause_s=5.0, jitter_s=0.2)
 
 _BUSY_STATUSES = frozenset({408, 429, 502, 503, 504})
 
 _CLUSTER_FAULT = re.compile(r"operations failed|[Ss]hard \S{1,64} not found")
-"""Words of a 500 that passes: a node lacks a new collection or a shard, or a peer is away."""
+"""Words of a transient status 500: a node lacks a new collection or a shard, or a peer is down."""
 
 CLUSTER_PAUSE_S = 1.0
-"""Pause before a retry after such a fault: a new collection reaches all nodes in two seconds."""
+"""Pause after a cluster fault: a new collection reaches all nodes in two seconds."""
 
-FOUNDING_PAUSE_S, FOUNDING_CHECKS = 0.2, 150
-"""Pause between looks at a new collection, and the number of looks: 30 seconds in all."""
+NODE_CHECK_PAUSE_S, MAX_NODE_CHECKS = 0.2, 150
+"""Pause between checks of all nodes for a new collection, and most checks: 30 seconds in all."""
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -74,13 +74,13 @@ _Parameters = ParamSpec("_Parameters")
 
 
 def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection:
-    """A connection to the URL; nothing is sent yet. Seconds are rounded up to whole ones.
+    """A connection to the URL; nothing is sent yet. The timeout is rounded up to whole seconds.
 
     Raises:
         StoreError: the text is not the URL of a server.
     """
     parts = urlsplit(url)
-    # Without a user's name and password, fit for messages and logs.
+    # Messages and logs must not show a user name and password.
     shown = re.sub(r"//[^/@]*@", "//", url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise StoreError(
@@ -98,14 +98,14 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
 
 @cache
 def _warn_of_open_key(place: str) -> None:
-    """Warn once in a process: every command would repeat it otherwise."""
+    """Warn once in a process, not for every connection."""
     logger.warning("the API key goes to %s without encryption; give the server TLS", place)
 
 
 def batches(
     items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]
 ) -> Iterator[list[_Item]]:
-    """Cut what is written into requests of bounded size, in order; one huge item goes alone."""
+    """Split items into requests of bounded size, in order; an oversized item goes alone."""
     batch: list[_Item] = []
     size = 0
     for item in items:
@@ -120,13 +120,13 @@ def batches(
 
 
 def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float) -> bool:
-    """Say whether a server has a collection, or an alias, of this name, without making one."""
+    """True if a server has a collection or an alias of this name; makes none."""
     with closing(connect(url, api_key, timeout_s)) as connection:
         return connection.has(name)
 
 
 class QdrantConnection:
-    """Sends requests over one client, which is closed with it where it owns it.
+    """Sends requests over a client; with `owns_client` both are closed together.
 
     `place`: the server as messages name it.
     """
@@ -138,7 +138,7 @@ class QdrantConnection:
 
     @property
     def client(self) -> QdrantClient:
-        """The client; an error once the store is closed."""
+        """The client; an error after `close`."""
         if self._client is None:
             raise StoreError(f"the store at {self.place} is closed")
         return self._client
@@ -150,15 +150,14 @@ class QdrantConnection:
         *args: _Parameters.args,
         **kwargs: _Parameters.kwargs,
     ) -> _Answer:
-        """Make the call, up to three times; `what` says in messages what was being done.
+        """Make the call, up to three times; `what` is the action, for messages.
 
-        Everything a store does can be repeated without harm. A call that timed out is not
-        repeated: it has had its time.
+        All requests of a store are idempotent. A timeout is not retried: the time is used up.
 
         Raises:
-            StoreUnavailableError: no answer, or the server says that it is too busy.
+            StoreUnavailableError: the server does not answer, or is too busy.
             StoreWriteError: the server's disk is full.
-            StoreError: the server refused; the message has its words.
+            StoreError: the server refused; the message quotes it.
         """
         try:
             return RETRIES(partial(call, *args, **kwargs), _retry_after)
@@ -172,24 +171,24 @@ class QdrantConnection:
         *args: _Parameters.args,
         **kwargs: _Parameters.kwargs,
     ) -> None:
-        """Make a call that writes, and see that it was finished.
+        """Make a call that writes, and check that the write is complete.
 
         Raises:
-            StoreUnavailableError: as `ask`, or the server took the write and is not done with it.
+            StoreUnavailableError: as `ask`, or the write is accepted but not complete.
         """
         status = self.ask(what, call, *args, **kwargs).status
         if status != models.UpdateStatus.COMPLETED:
             raise StoreUnavailableError(
-                f"the Qdrant server at {self.place} took a write and did not finish it in "
-                f"time ({status.value}); repeat it when the server is less busy"
+                f"the Qdrant server at {self.place} accepted a write and did not finish it in "
+                f"time ({status.value}); repeat the write when the server is less busy"
             )
 
     def another(self) -> QdrantConnection:
-        """A second one over the same client; closing either leaves the other as it is."""
+        """A second connection over the same client; each is closed by itself."""
         return QdrantConnection(self.client, self.place)
 
     def close(self) -> None:
-        """Take no more calls; a second call does nothing."""
+        """Refuse further calls; a second call of `close` does nothing."""
         client, self._client = self._client, None
         if client is not None and self._owns_client:
             client.close()
@@ -197,7 +196,7 @@ class QdrantConnection:
     # -- collections -----------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """Say whether there is a collection, or an alias, of this name."""
+        """True if there is a collection or an alias of this name."""
         return self.ask(f"looking for the collection {name!r}", self.client.collection_exists, name)
 
     def describe(self, name: str) -> models.CollectionInfo:
@@ -205,7 +204,7 @@ class QdrantConnection:
         return self.ask(f"reading about the collection {name!r}", self.client.get_collection, name)
 
     def make(self, name: str, mark: str, **config: Any) -> None:
-        """Make a collection with a mark of ours in its metadata, unless it is there already."""
+        """Make a collection with our `mark` in its metadata, if missing."""
         create = self.client.create_collection
         try:
             what = f"making the collection {name!r}"
@@ -213,26 +212,26 @@ class QdrantConnection:
         except StoreUnavailableError:
             raise
         except StoreError:
-            # Another process may have made it since we looked, or our own first try did.
+            # Another process, or our own first attempt, may have made it meanwhile.
             if not self.has(name):
                 raise
 
     def shard_keys(self, name: str) -> frozenset[str]:
-        """The keys of a collection's shards; none where the server cuts it up by itself."""
+        """The keys of a collection's shards; empty if the server shards it automatically."""
         if self.describe(name).config.params.sharding_method != models.ShardingMethod.CUSTOM:
             return frozenset()
         found = self.ask(f"reading the shards of {name!r}", self.client.list_shard_keys, name)
         return frozenset(str(each.key) for each in found.shard_keys or ())
 
     def make_shards(self, name: str, shared: str, keys: Iterable[str]) -> None:
-        """Make the shards that are missing: one of the key `shared`, which cannot have more."""
+        """Make missing shards: several for each of `keys`, and one for the key `shared`."""
         create, known = self.client.create_shard_key, self.shard_keys(name)
         wanted = {**dict.fromkeys((shared, *keys)), shared: 1}
         for key in (key for key in wanted if key not in known):
             try:
                 self.ask(f"making the shard {key!r} of {name!r}", create, name, key, wanted[key])
             except StoreError:
-                # Another process may have made it since we looked, or our own first try did.
+                # Another process, or our own first attempt, may have made it meanwhile.
                 if key not in self.shard_keys(name):
                     raise
 
@@ -245,33 +244,33 @@ class QdrantConnection:
         return len(found.peers) if isinstance(found, models.ClusterStatusOneOf1) else 0
 
     def wait_for_nodes(self, name: str) -> None:
-        """Wait until every node answers for a new collection: balancers ask any of them.
+        """Wait until every node knows a new collection: a load balancer may pick any node.
 
         Raises:
-            StoreUnavailableError: some node still does not, after half a minute.
+            StoreUnavailableError: after half a minute a node still does not know it.
         """
         answered, wanted = 0, 2 * self.peers()
-        for _ in range(FOUNDING_CHECKS):
+        for _ in range(MAX_NODE_CHECKS):
             if answered >= wanted:
                 return
             try:
                 self.client.get_collection(name)
                 answered += 1
             except UnexpectedResponse as failure:
-                if not _passes(failure):
+                if not _is_transient(failure):
                     raise self._store_error(f"looking for {name!r}", failure) from failure
                 answered = 0
-                sleep(FOUNDING_PAUSE_S)
+                sleep(NODE_CHECK_PAUSE_S)
         if answered < wanted:
             raise StoreUnavailableError(
-                f"not every node behind {self.place} answers for the new collection {name!r}; "
-                "look at the nodes (GET /cluster), then start again"
+                f"some nodes behind {self.place} do not know the new collection {name!r}; "
+                "check the nodes (GET /cluster), then start again"
             )
 
     def index_fields(
         self, name: str, found: models.CollectionInfo, kinds: Mapping[str, Any]
     ) -> None:
-        """Index the fields of a collection that are not indexed yet."""
+        """Index the payload fields of a collection that have no index yet."""
         index = self.client.create_payload_index
         for field, kind in kinds.items():
             if field not in found.payload_schema:
@@ -338,7 +337,7 @@ def _refusal(server: str, what: str, response: UnexpectedResponse) -> StoreError
         )
     if status in _BUSY_STATUSES:
         return StoreUnavailableError(f"{server} is too busy for {what} ({status}: {words})")
-    if _passes(response):
+    if _is_transient(response):
         return StoreUnavailableError(
             f"{server} lacks a node or a shard for {what} ({status}: {words}): look at its nodes"
         )
@@ -347,8 +346,8 @@ def _refusal(server: str, what: str, response: UnexpectedResponse) -> StoreError
     return StoreError(f"{server} refused {what} ({status}: {words})")
 
 
-def _passes(response: UnexpectedResponse) -> bool:
-    """Say whether a failure passes by itself."""
+def _is_transient(response: UnexpectedResponse) -> bool:
+    """True if a retry may succeed."""
     status = response.status_code
     is_fault = status == 500 and _CLUSTER_FAULT.search(_server_message(response))  # noqa: PLR2004
     return status in _BUSY_STATUSES or bool(is_fault)
@@ -374,15 +373,15 @@ def _first_line(failure: Exception) -> str:
 
 
 def _retry_after(failure: Exception) -> bool | float:
-    """Decide whether to try again; seconds to wait where the server gives them."""
+    """Retry after a failure: False, True for the usual pause, or the server's seconds."""
     match failure:
         case ResponseHandlingException(source=source):
             lost = isinstance(source, httpx.TransportError)
             return lost and not isinstance(source, httpx.TimeoutException)
         case UnexpectedResponse(status_code=500):
-            return CLUSTER_PAUSE_S if _passes(failure) else False
+            return CLUSTER_PAUSE_S if _is_transient(failure) else False
         case UnexpectedResponse():
-            return _passes(failure)
+            return _is_transient(failure)
         case ResourceExhaustedResponse(retry_after_s=seconds):
             return min(max(seconds, RETRIES.first_pause_s), RETRIES.max_pause_s)
         case _:

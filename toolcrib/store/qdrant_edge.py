@@ -1,8 +1,8 @@
 """Qdrant Edge: a store of the embedded engine in a folder.
 
-All use of the engine is in this module and in `edge_query`.
-`python -m toolcrib.store.qdrant_edge SHARD` optimises the shard in a folder and ends: building a
-graph would stop every thread of the process that does it.
+Only this module and `edge_query` use the engine.
+`python -m toolcrib.store.qdrant_edge SHARD` optimises the shard in a folder and exits: building a
+graph stops all threads of its process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from filelock import FileLock
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
-    Carry,
+    CopyChanges,
     Layout,
     LegQuery,
     Point,
@@ -78,41 +78,41 @@ from toolcrib.store.folder import (
 )
 
 MIN_FREE_BYTES = 64 * 2**20
-"""The engine writes through memory maps: on a full disk it would be killed, not refused."""
+"""The engine writes by memory map: on a full disk the process would be killed, without an error."""
 
 FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-"""Numbers by which messages of the engine name a full disk, or a used up quota."""
+"""Error numbers in the engine's messages for a full disk or an exhausted quota."""
 
 CLOSED_MIN_FREE_BYTES = 4 * 2**20
-"""The engine writes at most this to read a generation that was closed."""
+"""Most that the engine writes to read a closed generation."""
 
-MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 -- what is made there has a name that nobody knows
+MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 -- files there get random names
 SCRATCH_MIN_FREE_BYTES = 512 * 2**20
-"""A file system in memory fills the holes of files that are looked at."""
+"""A file system in memory allocates the holes of files that are read."""
 
 SCROLL_PAGE_POINTS = 1000
 FIRST_PAGE_POINTS = 64
-"""A caller that only looks whether there is anything need not wait for a thousand."""
+"""A caller that only checks for any point should not wait for a thousand."""
 
 UPSERT_PAGE_POINTS = 64
 """The engine holds the interpreter lock while it writes: 64 points stop other threads for 2 ms."""
 
 INDEXED_FROM_POINTS = 32
-"""Below this many points a filter reads them all, in less than a millisecond: indexes of fields are
-270 files, and twice the time to open and close a store."""
+"""Below this many points a filter scans them all in less than a millisecond. Payload indexes are
+270 files, and double the time to open and close a store."""
 
 OPTIMISE_FROM_POINTS = 3000
 """Below this many unindexed points a plain scan is as fast as the graph (0.2 ms)."""
 
 MIN_WASTE_BYTES = 4 * 2**20
-"""Less than this on the disk is not worth a rewriting."""
+"""Overwritten points that take less space are not worth a rewrite."""
 
 
 class EdgeStore(Store):
     """A `Store` in a folder, for one process at a time; a forked child is refused.
 
-    `layout`: the named vectors of the points. `generation`: folder of the live files, another
-    folder after a swap.
+    `layout`: the named vectors of the points. `generation`: folder of the live files, which a swap
+    changes.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class EdgeStore(Store):
         self._on_close = on_close
         self._writing = threading.RLock()
         self._search: EdgeSearch | None = None
-        self._why_not = "is closed"
-        self._use(generation, written)
+        self._closed_reason = "is closed"
+        self._open_generation(generation, written)
         _OPEN_STORES.add(self)
 
     @classmethod
@@ -147,21 +147,21 @@ class EdgeStore(Store):
         ends_with_process: bool = False,
         on_close: Callable[[], None] | None = None,
     ) -> EdgeStore:
-        """Open the folder with the layout that it has, or make it with `layout`.
+        """Open the folder with its own layout, or make it with `layout`.
 
-        An acknowledged write survives the end of the process, and a power cut unless
-        `survives_power_cut` is off. With `ends_with_process` the process opens no store after
-        this one, and files that were only read are left as they are. `on_close` is called once,
-        after the store is closed.
+        An acknowledged write survives the end of the process, and a power failure unless
+        `survives_power_cut` is off. With `ends_with_process` this is the process' last store, and
+        closing skips writes if nothing changed. `on_close` is called once, after the store is
+        closed.
 
         Raises:
-            StoreLockedError: another process has it open.
+            StoreLockedError: another process has the folder open.
             StoreWriteError: the folder cannot be written to.
             StoreDamagedError: the folder holds no readable store, or has changed since it was
                 closed.
         """
         generations = Generations(path)
-        generations.require_ours()
+        generations.require_store_or_empty()
         lock = lock_folder(path)
         try:
             generation = generations.current()
@@ -190,7 +190,7 @@ class EdgeStore(Store):
             raise
         return store
 
-    def _use(self, generation: Path, written: int | None = None) -> None:
+    def _open_generation(self, generation: Path, written: int | None = None) -> None:
         closed = Checksums.check(generation)
         layout = read_layout(generation)
         copy = self._copy_for_reading(generation, is_closed=closed is not None)
@@ -205,7 +205,7 @@ class EdgeStore(Store):
                 f"{generation} held {closed.points} points when it was closed, and holds {points} "
                 f"now; {REINDEX_HINT}"
             )
-        # An old shard is dropped, not closed: another thread may be about to search it.
+        # An old shard is dropped, not closed: another thread may still search it.
         self.generation, self.layout, self._copy = generation, layout, copy
         # Number of points ever written; unknown for a generation that was not closed.
         self._written = closed.written if closed is not None else written
@@ -220,12 +220,12 @@ class EdgeStore(Store):
     def _copy_for_reading(
         self, generation: Path, *, is_closed: bool
     ) -> tempfile.TemporaryDirectory[str] | None:
-        """A copy of the shard on another disk, where its own is too full for the engine.
+        """A copy of the shard on another disk, if its own disk is too full for the engine.
 
-        Even to read, the engine writes a little, and its whole log where the shard was not closed.
+        Even to read, the engine writes a little, and a whole log if the shard was not closed.
 
         Raises:
-            StoreWriteError: there is no other disk, and no room for these writes.
+            StoreWriteError: no disk has room for these writes.
         """
         free = shutil.disk_usage(self._path).free
         if free >= MIN_FREE_BYTES:
@@ -252,7 +252,7 @@ class EdgeStore(Store):
         self._sync()
 
     def _write_page(self, points: list[engine.Point]) -> None:
-        """Write points, and index fields: while there are few, that stops others the least."""
+        """Write points, then index fields: early, while that blocks other threads only briefly."""
         with self._writing:
             self._update(engine.UpdateOperation.upsert_points(points), len(points))
             with engine_guard(self._path):
@@ -274,7 +274,7 @@ class EdgeStore(Store):
     def _update(self, operation: engine.UpdateOperation, points: int) -> None:
         with self._writing:
             shard = self._require_writable()
-            # Caches go before the write too, and after a failure: a part may be written.
+            # Caches are dropped before the write and after a failure: a part may be written.
             self._search = EdgeSearch(shard, self.layout, self._written)
             try:
                 with engine_guard(self._path):
@@ -289,18 +289,18 @@ class EdgeStore(Store):
         require_space(self._path, MIN_FREE_BYTES)
         if self._copy is not None:
             raise StoreWriteError(
-                f"{self._path} was opened when its disk was full, to be read alone; open it again"
+                f"{self._path} was opened read-only, as its disk was full; open it again"
             )
         self._checksums_until_change = None
         return shard
 
     def _sync(self) -> None:
-        """Flush the write-ahead log to the disk: after a power cut the engine restores from it."""
+        """Flush the write-ahead log to the disk: it restores the shard after a power failure."""
         if not self._survives_power_cut:
             return
         with self._writing, engine_guard(self._path):
             folder = self.generation / "shard" / "wal"
-            # The engine makes the next log under another name, in a thread of its own.
+            # The engine makes the next log under another name, in its own thread.
             logs = set(folder.glob("[!t]*"))
             for path in logs:
                 if path not in self._logs or path.name.startswith("open-"):
@@ -377,9 +377,9 @@ class EdgeStore(Store):
             write_atomically(self.generation / "meta.json", json.dumps(meta, sort_keys=True))
 
     def optimise(self) -> None:
-        """Drop what was overwritten, index what was written, and swap that in.
+        """Drop overwritten points and index new vectors, each if there are enough of them.
 
-        Another process builds the graph. Both steps wait until there is enough to do.
+        Another process builds the graph, in a copy that is then swapped in.
         """
         with self._writing:
             self.compact()
@@ -392,9 +392,9 @@ class EdgeStore(Store):
             self._swap(fresh, self._open_shard().info().points_count)
 
     def compact(self) -> None:
-        """Rewrite the live points once overwritten ones take more space than these.
+        """Rewrite the live points if overwritten points take more space.
 
-        The engine takes no space back: every change stays in its log and in its segments.
+        The engine frees no space: every change stays in its log and in its segments.
         """
         with self._writing:
             points = self._open_shard().info().points_count
@@ -433,7 +433,7 @@ class EdgeStore(Store):
     def renew(
         self,
         layout: Layout,
-        carry: Carry | None = None,  # noqa: ARG002 -- other threads' writes wait
+        copy: CopyChanges | None = None,  # noqa: ARG002 -- other threads' writes wait
     ) -> Generator[EdgeStore]:
         with self._writing:
             place = self._generations.next_folder
@@ -448,7 +448,7 @@ class EdgeStore(Store):
         with engine_guard(self._path):
             sync_tree(generation)
         self._generations.make_current(generation)
-        self._use(generation, written)
+        self._open_generation(generation, written)
         self._generations.remove_others(generation)
 
     def info(self) -> StoreInfo:
@@ -462,9 +462,9 @@ class EdgeStore(Store):
         )
 
     def _unindexed_count(self) -> int:
-        """Estimate the dense vectors that no graph has; points written twice count twice."""
-        # The engine counts sparse vectors as indexed from the start, dense ones once optimised,
-        # and goes on counting those of overwritten points.
+        """Estimate the dense vectors outside the graph; a point written twice counts twice."""
+        # The engine counts sparse vectors as indexed at once, dense vectors after `optimise`, and
+        # overwritten points are still counted.
         shard = self._open_shard()
         found = shard.info()
         held = {name: count_vectors(shard, name) for name in self.layout}
@@ -483,13 +483,13 @@ class EdgeStore(Store):
                 with engine_guard(self._path):
                     points = shard.info().points_count
                     if self._ends_with_process and self._checksums_until_change is not None:
-                        # Flushing and closing would only write the same files anew.
-                        keep_for_good(shard)
+                        # Flushing and closing would rewrite the same files.
+                        keep_until_exit(shard)
                     else:
                         self._checksums_until_change = None
                         shard.flush()
                         shard.close()
-                    # The engine writes once more when it is dropped.
+                    # The engine writes again when the shard is dropped.
                     del shard
                     self._end_generation(points)
             finally:
@@ -504,7 +504,7 @@ class EdgeStore(Store):
             return
         found = Checksums.of(self.generation, points, self._written)
         if self._survives_power_cut and found != self._checksums_until_change:
-            # The engine has synced its files, but not the removal of others.
+            # The engine syncs its files, but not the removal of files.
             sync_tree(self.generation, names_only=True)
         # Without room, the next process opens the store without checksums.
         with suppress(StoreWriteError):
@@ -518,30 +518,30 @@ class EdgeStore(Store):
 
     def _open_search(self) -> EdgeSearch:
         if (search := self._search) is None:
-            raise StoreError(f"the store {self._path} {self._why_not}")
+            raise StoreError(f"the store {self._path} {self._closed_reason}")
         return search
 
     def _open_shard(self) -> engine.EdgeShard:
         return self._open_search().shard
 
     def leave_to_parent(self) -> None:
-        """Stop work in a forked child: its writes would be lost, or damage the parent's files."""
+        """Refuse work in a forked child: its writes would be lost, or damage the parent's files."""
         if self._search is not None:
-            keep_for_good(self._search.shard)
-            self._search, self._why_not = None, _FORKED_REASON
+            keep_until_exit(self._search.shard)
+            self._search, self._closed_reason = None, _FORKED_REASON
         self._writing = threading.RLock()
 
 
 # -- shards -------------------------------------------------------------------------------------
 
 
-def keep_for_good(shard: engine.EdgeShard) -> None:
-    """Keep a shard until the process ends: the engine writes to its files when it is dropped."""
+def keep_until_exit(shard: engine.EdgeShard) -> None:
+    """Keep a shard until the process ends: dropping it would write to its files."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(shard))
 
 
 def size_of(point: engine.Record) -> int:
-    """Estimate the bytes of a point: four a number, and its payload."""
+    """Estimate the bytes of a point: four for each number, and the payload."""
     vectors: Any = point.vector or {}
     numbers = sum(
         2 * len(each.indices) if isinstance(each, engine.SparseVector) else np.size(each)
@@ -551,8 +551,8 @@ def size_of(point: engine.Record) -> int:
 
 
 def create_shard(generation: Path, layout: Layout) -> None:
-    """Make a generation of a store that holds nothing."""
-    # The engine syncs a thousand times here: on a busy disk that takes seconds.
+    """Make an empty generation."""
+    # The engine syncs a thousand times here, which takes seconds on a busy disk.
     place = roomy_folder(0) or generation.parent
     with (
         engine_guard(generation.parent),
@@ -587,8 +587,8 @@ def _config(layout: Layout) -> engine.EdgeConfig:
         for name, width in layout.dense.items()
     }
     vectors |= {
-        # An optimised segment keeps a placeholder for every point without such a vector: in
-        # float16 it is half as large, and int8 copies would be a quarter more.
+        # An optimised segment has a placeholder for every point without this vector: float16
+        # halves it, and int8 copies would add a quarter.
         name: engine.EdgeVectorParams(
             size=width,
             distance=engine.Distance.Cosine,
@@ -603,23 +603,23 @@ def _config(layout: Layout) -> engine.EdgeConfig:
             name: engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)
             for name in layout.sparse
         },
-        # A query is a millisecond's work: handing it to a thread pool costs a third more.
+        # A query takes a millisecond; a thread pool would add a third.
         max_search_threads=1,
         hnsw_config=engine.HnswIndexConfig(m=16, ef_construct=100, full_scan_threshold=2000),
-        # Nothing is too small to index: the store decides when it is worth it.
+        # The engine indexes any size: the store decides when to optimise.
         optimizers=engine.EdgeOptimizersConfig(indexing_threshold=1),
         wal_enabled=True,
     )
 
 
 def index_fields(shard: engine.EdgeShard) -> None:
-    """Index the filtered fields that lack an index, where a scan would be slower."""
+    """Make the missing payload indexes, if there are enough points."""
     for name, kind in missing_indexes(shard).items():
         shard.update(engine.UpdateOperation.create_field_index(name, kind))
 
 
 def missing_indexes(shard: engine.EdgeShard) -> dict[str, Any]:
-    """Missing indexes of a shard of this size: kind of index by field."""
+    """Missing payload indexes of a shard: kind of index by field."""
     info = shard.info()
     if info.points_count < INDEXED_FROM_POINTS:
         return {}
@@ -650,12 +650,12 @@ def engine_guard(path: Path) -> Generator[None]:
     except Exception as error:
         if any(f"(os error {number})" in str(error) for number in FULL_DISK_ERRORS):
             raise StoreWriteError(
-                f"{path} cannot be written, as its disk is full; free some space: what was "
-                "acknowledged is there when the store is opened again"
+                f"{path} cannot be written, as its disk is full; free some space and open the "
+                "store again: acknowledged writes are kept"
             ) from error
         raise StoreError(f"the engine refused a request on {path}: {error}") from error
     except BaseException as error:
-        # A Rust panic is a BaseException of a class that cannot be imported.
+        # The class of a Rust panic, a BaseException, cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         why = f"the engine failed on {path}: {error}; {REINDEX_HINT}"
@@ -666,9 +666,9 @@ def optimise_beside(generation: Path, target: Path) -> None:
     """Copy a flushed generation to `target` and optimise the copy in another process.
 
     Raises:
-        StoreError: the other process failed; `target` is removed, the original is as it was.
+        StoreError: the other process failed; `target` is removed, the original is unchanged.
     """
-    # A fresh interpreter, never a fork: a forked child hangs on its first query.
+    # A new interpreter, never a fork: a forked child hangs on its first query.
     command = [sys.executable, "-m", __name__, str(target / "shard")]
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, target, ignore_errors=True)
@@ -681,7 +681,7 @@ def optimise_beside(generation: Path, target: Path) -> None:
 
 
 def _optimise(shard_folder: str) -> None:
-    # The searches of the parent come first.
+    # Searches of the parent process have priority.
     os.nice(10)
     shard = engine.EdgeShard.load(shard_folder)
     shard.optimize()
@@ -693,7 +693,7 @@ def _optimise(shard_folder: str) -> None:
 
 _OPEN_STORES: weakref.WeakSet[EdgeStore] = weakref.WeakSet()
 _FORKED_REASON = (
-    "was opened before this process was forked from another, which holds it; open it in one "
+    "was opened before this process was forked, and the parent process holds it; open it in one "
     'process alone, or start processes by "spawn"'
 )
 

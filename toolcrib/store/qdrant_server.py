@@ -1,10 +1,9 @@
 """Qdrant server: a store on a server or cluster.
 
-The name that users set is an alias; behind it stand the collections `NAME.g0001`, `NAME.g0002`,
-..., of which one is live. Searches go to the alias, and a server moves an alias in one step, so
-that no search ever finds nothing there.
+The name that users set is an alias of one of the collections `NAME.g0001`, `NAME.g0002`, ....
+Searches go to the alias, which a server moves in one step, so that searches always find it.
 
-Importing this module takes seconds (`qdrant-client`): it is done when a URL is configured.
+Importing this module takes seconds (`qdrant-client`): only stores with a URL import it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import numpy as np
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.store.base import (
-    Carry,
+    CopyChanges,
     Layout,
     LegQuery,
     ListRequest,
@@ -61,27 +60,27 @@ MAX_REQUEST_VECTORS = 100
 
 _MAX_BATCH_POINTS = 256
 _NUMBER_BYTES = 22
-"""A float32 as JSON, written as the double that it equals, with its comma."""
+"""Longest float32 as JSON, which writes it as a double, with its comma."""
 
 SHARED_SHARD = "SHARED"
-"""Key of the shard of all tenants without a shard of their own; no namespace can have this name."""
+"""Key of the shard of all tenants without their own shard; no namespace can have this name."""
 
 _OVERSAMPLING = 2.0
 
-MAX_CARRY_PASSES = 10
-UNDER_WAY_S = 1.0
-"""Time for writes that a server took for the old collection just before the change."""
+MAX_COPY_PASSES = 10
+IN_FLIGHT_WRITES_S = 1.0
+"""Time until writes that a server accepted just before the swap are in the old collection."""
 
 _META_ENTRY_PREFIX = f"{OWN_META_KEY}/"
-"""Beginning of the metadata keys that hold entries of the small document."""
+"""Prefix of the collection's metadata keys that hold entries of the store's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """Storage plan of a collection. None leaves a choice to the server, and quantization to int8.
+    """Storage plan of a collection. None is the server's choice; for `quantization` it is int8.
 
     `on_disk`: vectors, graph and words are read from the disk; int8 copies stay in memory.
-    `tenant_shards`: these tenants have `shards` of their own each, and all others share one.
+    `tenant_shards`: each of these tenants has its own `shards`; all other tenants share one.
     """
 
     shards: int | None = None
@@ -97,9 +96,9 @@ SERVER_DEFAULTS = CollectionPlan()
 class ServerStore(Store):
     """A `Store` behind one alias, `name`, on a Qdrant server; safe to use from several threads.
 
-    Each entry of the small document is a text under a key of the collection's own metadata: it
-    lives and dies with the collection, and a cluster replicates it by consensus. A server merges
-    keys, so processes that write other entries at one moment lose none.
+    Each entry of the store's metadata is a text under a key of the collection's metadata: it is
+    deleted with the collection, and a cluster replicates it by consensus. A server merges keys, so
+    processes may write different entries at once.
     """
 
     def __init__(
@@ -127,14 +126,12 @@ class ServerStore(Store):
         timeout_s: float = 10.0,
         plan: CollectionPlan = SERVER_DEFAULTS,
     ) -> ServerStore:
-        """Open the collection with the layout that it has, or make it with `layout`.
-
-        The `plan` matters only when a collection is made.
+        """Open the collection with its own layout, or make it with `layout` and `plan`.
 
         Raises:
             StoreUnavailableError: the server does not answer.
             StoreError: not a URL, a refused API key, a server older than 1.19.
-            IndexMismatchError: toolcrib did not make the collection, and its vectors are others.
+            IndexMismatchError: toolcrib did not make the collection, and its vectors differ.
         """
         connection = connect(url, api_key, timeout_s)
         store = cls(connection, collection, layout, plan)
@@ -171,7 +168,7 @@ class ServerStore(Store):
     # -- writing ---------------------------------------------------------------------------
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Write points in requests of bounded size; after a failure repeat the call as it was."""
+        """Write points in requests of bounded size; after a failure repeat the whole call."""
         upsert = self._connection.client.upsert
         for point in points:
             check_point(point, self.layout)
@@ -181,7 +178,7 @@ class ServerStore(Store):
             self._write(what, upsert, structs)
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
-        """Replace one sparse vector; a missing point is an error, after which others may be set."""
+        """Replace one sparse vector of points; a missing point is an error, others may be set."""
         update = self._connection.client.update_vectors
         check_sparse(using, vectors, self.layout)
         updates = [
@@ -277,7 +274,7 @@ class ServerStore(Store):
         return self._ask(what, count, _to_filter(where), exact=True).count
 
     def _ask(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        """Send a request about points to the tenant's shard, where there is one."""
+        """Send a request about points, to the tenant's shard if there is one."""
         more["shard_key_selector"] = self._shard
         return self._connection.ask(what, call, self.name, *given, **more)
 
@@ -307,15 +304,15 @@ class ServerStore(Store):
         self._connection.ask(what, update, self.name, metadata=metadata)
 
     @contextmanager
-    def renew(self, layout: Layout, carry: Carry | None = None) -> Generator[ServerStore]:
-        """As the protocol says; searches from everywhere go to the old one until then.
+    def renew(self, layout: Layout, copy: CopyChanges | None = None) -> Generator[ServerStore]:
+        """As the protocol says; until the swap, all searches go to the old collection.
 
-        Other processes may write: `carry` copies their writes before the change, and afterwards
-        those that were under way. One process at a time renews.
+        `copy` copies writes of other processes before the swap, and afterwards the writes that
+        were in flight. Only one process may renew at a time.
         """
         live = self._live()
         for name in self._generations():
-            if name != live:  # a broken-off renewal left it behind
+            if name != live:  # left by an interrupted renewal
                 self._remove(name)
         fresh = self._generation(1 + max(self._generations().values(), default=0))
         chosen = {name: value for name, value in asdict(self._plan).items() if value is not None}
@@ -326,22 +323,22 @@ class ServerStore(Store):
         old = ServerStore(self._connection.another(), live, self.layout, plan)
         try:
             yield beside
-            if carry is not None:
-                _carry_all(carry, old, beside)
+            if copy is not None:
+                _copy_all_changes(copy, old, beside)
         except BaseException:
             self._remove(fresh)
             raise
         finally:
             beside.close()
-        self._point_to(fresh)
+        self._move_alias(fresh)
         self.layout, self._by_tenant = layout, plan.tenant_shards is not None
-        if carry is not None:
-            sleep(UNDER_WAY_S)
-            _carry_all(carry, old, self)
+        if copy is not None:
+            sleep(IN_FLIGHT_WRITES_S)
+            _copy_all_changes(copy, old, self)
         self._remove(live)
 
     def optimise(self) -> None:
-        """Nothing to do: a server optimises by itself, beside its searches."""
+        """Do nothing: a server optimises by itself during searches."""
 
     def info(self) -> StoreInfo:
         found = self._connection.describe(self.name)
@@ -359,15 +356,15 @@ class ServerStore(Store):
     # -- the collections behind the name -----------------------------------------------------
 
     def _open(self) -> None:
-        """Make the collection with our layout, or take the layout of an existing one."""
+        """Make the collection with our layout, or read the layout of an existing one."""
         self._connection.require_version()
         if not self._connection.has(self.name):
-            # Processes that start at once choose the same name: the later ones find it made.
-            founded = self._generation(1)
-            self._remove_unfinished(founded)
-            self._make(founded, self.layout, self._plan)
-            self._connection.wait_for_nodes(founded)
-            self._point_to(founded)
+            # Processes that start at once choose the same name: only the first one makes it.
+            first_generation = self._generation(1)
+            self._remove_unfinished(first_generation)
+            self._make(first_generation, self.layout, self._plan)
+            self._connection.wait_for_nodes(first_generation)
+            self._move_alias(first_generation)
         found = self._connection.describe(self.name)
         if OWN_META_KEY in (found.config.metadata or {}):
             self.layout = _layout_of(found.config.params)
@@ -376,7 +373,7 @@ class ServerStore(Store):
         self._connection.index_fields(self.name, found, _payload_indexes())
 
     def _remove_unfinished(self, name: str) -> None:
-        """Remove a collection without an alias whose founding broke off under another plan."""
+        """Remove a collection without an alias, left by an interrupted start with another plan."""
         if self._connection.has(name):
             found = self._connection.describe(name)
             by_tenant = found.config.params.sharding_method == models.ShardingMethod.CUSTOM
@@ -384,15 +381,15 @@ class ServerStore(Store):
                 self._remove(name)
 
     def _live(self) -> str:
-        """The collection that the name stands for now."""
+        """The collection that the alias names now."""
         get_aliases = self._connection.client.get_aliases
         for alias in self._connection.ask("reading the aliases", get_aliases).aliases:
             if alias.alias_name == self.name:
                 return alias.collection_name
         raise StoreError(
             f"{self.name!r} at {self._connection.place} is a collection, not an alias that "
-            "toolcrib made, and cannot be renewed; set server.collection to a new name and index "
-            "into it"
+            "toolcrib made, and cannot be rebuilt; set server.collection to a new name and index "
+            "the sources again"
         )
 
     def _make(self, name: str, layout: Layout, plan: CollectionPlan) -> None:
@@ -403,8 +400,8 @@ class ServerStore(Store):
         method = None if plan.tenant_shards is None else models.ShardingMethod.CUSTOM
         if method is not None and not self._connection.peers():
             raise StoreError(
-                f"the Qdrant server at {self._connection.place} is not in cluster mode, and gives "
-                "no tenant a shard: start it with QDRANT__CLUSTER__ENABLED=true, or leave out "
+                f"the Qdrant server at {self._connection.place} is not in cluster mode, which "
+                "shards by tenant need: start it with QDRANT__CLUSTER__ENABLED=true, or leave out "
                 "server.tenant_shards"
             )
         self._connection.make(
@@ -423,15 +420,15 @@ class ServerStore(Store):
         self._require_layout(name, found, layout)
         self._connection.index_fields(name, found, _payload_indexes())
 
-    def _point_to(self, name: str) -> None:
-        """Let the name stand for this collection from now on, in one step."""
+    def _move_alias(self, name: str) -> None:
+        """Move the alias to this collection, in one step."""
         to = models.CreateAlias(collection_name=name, alias_name=self.name)
         move = self._connection.client.update_collection_aliases
-        what = f"letting {self.name!r} stand for {name!r}"
+        what = f"moving the alias {self.name!r} to {name!r}"
         self._connection.ask(what, move, [models.CreateAliasOperation(create_alias=to)])
 
     def _remove(self, name: str) -> None:
-        """Remove a collection that is no longer needed; what stays is removed next time."""
+        """Remove an old collection; after a failure the next renewal removes it."""
         with suppress(StoreError):
             delete = self._connection.client.delete_collection
             self._connection.ask(f"removing the collection {name!r}", delete, name)
@@ -455,10 +452,10 @@ class ServerStore(Store):
             )
 
 
-def _carry_all(carry: Carry, old: Store, new: Store) -> None:
-    """Copy until nothing is left; who writes faster than that is caught after the change."""
-    for _ in range(MAX_CARRY_PASSES):
-        if not carry(old, new):
+def _copy_all_changes(copy: CopyChanges, old: Store, new: Store) -> None:
+    """Copy until there are no more changes; faster writes are copied after the swap."""
+    for _ in range(MAX_COPY_PASSES):
+        if not copy(old, new):
             return
 
 
@@ -468,7 +465,7 @@ def _number(point: Any) -> int:
 
 
 def _can_match(leg: LegQuery) -> bool:
-    """Say whether a leg can find anything: not with a limit of 0, and not without terms."""
+    """False for a leg with a limit of 0 or without terms, which finds nothing."""
     is_empty = isinstance(leg.vector, SparseVector) and not leg.vector.indices.size
     return leg.limit > 0 and not is_empty
 
@@ -476,7 +473,7 @@ def _can_match(leg: LegQuery) -> bool:
 def _dense_vectors(
     layout: Layout, plan: CollectionPlan = SERVER_DEFAULTS
 ) -> dict[str, models.VectorParams]:
-    """The dense vectors (int8 in memory, originals for the scores) and the multivectors."""
+    """Dense vectors (int8 in memory, originals for the scores) and multivectors."""
     scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
     int8 = None if plan.quantization == "none" else models.ScalarQuantization(scalar=scalar)
     disk = plan.on_disk
@@ -498,9 +495,9 @@ def _dense_vectors(
 
 
 def _payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordIndexParams]:
-    """Every field that is filtered by, with the kind of its index."""
+    """All fields for filters, with the kind of their index."""
     keyword, number = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.FLOAT
-    # A server keeps what belongs to one tenant together on disk.
+    # A server stores the points of one tenant together.
     tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
     return {
         **dict.fromkeys(sorted({*KEYWORD_FIELDS, YIELDS_FIELD}), keyword),
@@ -556,7 +553,7 @@ def _weight(point: Point) -> int:
 
 
 class _Request(models.QueryRequest):
-    """Query request that is sent as it is: the client's copy of each number takes milliseconds."""
+    """Query request without the client's deep copy of each number, which takes milliseconds."""
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self
@@ -565,7 +562,7 @@ class _Request(models.QueryRequest):
 def _query(leg: LegQuery, layout: Layout, shard: Any) -> models.QueryRequest:
     """Request of one leg: ids and scores only, since payloads cost more than the search."""
     return _Request(
-        # Our own numbers need no check against every form that a query may have.
+        # Our own vectors need no validation against every kind of query.
         query=models.NearestQuery.model_construct(nearest=_query_vector(leg, layout)),
         using=leg.using,
         filter=_to_filter(leg.where),
@@ -597,7 +594,7 @@ def _query_vector(leg: LegQuery, layout: Layout) -> Any:
 
 def _search_params(leg: LegQuery, layout: Layout) -> models.SearchParams | None:
     if leg.using in layout.dense:
-        # A server does not rescore int8 unless asked, and then a score is only near the cosine.
+        # Without rescoring, a server's int8 score only approximates the cosine.
         rescored = models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
         return models.SearchParams(quantization=rescored)
     if leg.using in layout.sparse and leg.idf_corpus is not None:

@@ -14,7 +14,7 @@ from toolcrib.store.base import is_text
 
 @dataclass(frozen=True, slots=True)
 class DbRow:
-    """One record: its id is unique on its table, `at` is Unix time in seconds."""
+    """One record: its id is unique in its table; `at` is Unix time in seconds."""
 
     id: str
     at: float
@@ -24,31 +24,30 @@ class DbRow:
 class RecordsDb(Protocol):
     """Tables of records that several processes read and write at once.
 
-    A table is a name such as `keys` or `decisions/acme`, and needs no making. Records are
-    ordered by `at`, then by id. Every method raises `StoreError` or a class below it when it
-    cannot do its work.
+    A table is a name such as `keys` or `decisions/acme`; the first record creates it. Records are
+    ordered by `at`, then by id. Every method raises `StoreError` or a subclass when it fails.
     """
 
     def put(self, table: str, row: DbRow) -> None:
-        """Write a record, or replace the one of the same id; durable when this returns."""
+        """Write a record, or replace the record with the same id; durable on return."""
         self.put_all(table, [row])
 
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
-        """Write records, about as fast as one; durable when this returns."""
+        """Write records in about the time of one; durable on return."""
         ...
 
     def get(self, table: str, row_id: str) -> DbRow | None:
-        """The record with this id, None where there is none."""
+        """The record with this id; None if there is none."""
         ...
 
     def delete(self, table: str, row_id: str) -> bool:
-        """Remove a record, and say whether there was one; durable when this returns."""
+        """Remove a record; True if it existed. Durable on return."""
         ...
 
     def newest(
         self, table: str, *, limit: int = 50, before: tuple[float, str] | None = None
     ) -> list[DbRow]:
-        """The last records, newest first; with `before`, only those ordered before that pair."""
+        """The last records, newest first; `before` (time, id) leaves out later records."""
         ...
 
     def read(self, table: str) -> Iterator[DbRow]:
@@ -69,7 +68,11 @@ class RecordsDb(Protocol):
 
 
 def body_text(table: str, row: DbRow) -> str:
-    """The body of a record as JSON in ASCII; an error says why a record cannot be kept."""
+    """The body of a record as JSON in ASCII.
+
+    Raises:
+        StoreError: the record cannot be kept.
+    """
     what = f"the record {row.id!r} of {table!r} cannot be kept"
     if not is_text(table, row.id):
         raise StoreError(f"{what}: its name holds half a character")

@@ -1,10 +1,10 @@
 """Records database on a Qdrant server or cluster: a collection of points without vectors.
 
-A server orders by one number and leaves open what comes first among equals, and it may read a
-number's last digit wrong. So points are ordered by their time in whole microseconds, which any
-parser reads back as it was, and the records of one microsecond are put in order here.
+A server orders by one number, in any order among equal numbers, and its parser may change a
+number's last digit. Points are therefore ordered by their time in whole microseconds, which every
+parser reads exactly, and the records of one microsecond are sorted here.
 
-Importing this module takes seconds (`qdrant-client`): it is done when a URL is configured.
+Importing this module takes seconds (`qdrant-client`): only stores with a URL import it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIRST_TABLES_LIMIT = 1000
 _MAX_BATCH_RECORDS = 100
 
 SECOND_DIGITS = 6
-"""Behind the point; exact for any parser until the year 2255."""
+"""Digits after the decimal point: exact in every parser until the year 2255."""
 
 METADATA_MARK = "ledger"
 INDEXES = {"table": models.PayloadSchemaType.KEYWORD, "at": models.PayloadSchemaType.FLOAT}
@@ -52,7 +52,7 @@ class QdrantRecordsDb(RecordsDb):
         timeout_s: float = 10.0,
         replicas: int | None = None,
     ) -> QdrantRecordsDb:
-        """Open the collection, or make it: with one shard, since such a database is small.
+        """Open the collection, or make it with one shard, as the database is small.
 
         Raises:
             StoreUnavailableError: the server does not answer.
@@ -68,7 +68,7 @@ class QdrantRecordsDb(RecordsDb):
         return opened
 
     def _make(self, replicas: int | None) -> None:
-        """Make sure that the collection is there, is ours, and has its indexes."""
+        """Make the collection and its indexes if missing; refuse a collection that is not ours."""
         connection, name = self._connection, self._name
         connection.require_version()
         if not connection.has(name):
@@ -86,8 +86,8 @@ class QdrantRecordsDb(RecordsDb):
     # -- writing ---------------------------------------------------------------------------
 
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
-        """Write records; after a failure repeat the call as it was."""
-        # Of one id twice in a request, the last one must stay.
+        """Write records; after a failure repeat the whole call."""
+        # If an id comes twice in a request, the last record must stay.
         points = {point.id: point for point in (_point(table, row) for row in rows)}
         upsert = self._connection.client.upsert
         for batch in batches(points.values(), _MAX_BATCH_RECORDS, _weight):
@@ -101,17 +101,17 @@ class QdrantRecordsDb(RecordsDb):
         return True
 
     def prune(self, table: str, *, before: float) -> int:
-        doomed = _table_filter(table, lt=before)
+        selector = _table_filter(table, lt=before)
         count = self._connection.client.count
-        what = f"counting what is old in {table!r}"
-        found = self._connection.ask(what, count, self._name, doomed, exact=True).count
+        what = f"counting old records of {table!r}"
+        found = self._connection.ask(what, count, self._name, selector, exact=True).count
         if found:
-            self._remove(table, models.FilterSelector(filter=doomed))
+            self._remove(table, models.FilterSelector(filter=selector))
         return found
 
-    def _remove(self, table: str, doomed: models.PointIdsList | models.FilterSelector) -> None:
+    def _remove(self, table: str, selector: models.PointIdsList | models.FilterSelector) -> None:
         delete, what = self._connection.client.delete, f"removing records of {table!r}"
-        self._connection.write(what, delete, self._name, doomed, wait=True)
+        self._connection.write(what, delete, self._name, selector, wait=True)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class QdrantRecordsDb(RecordsDb):
     def _ordered_rows(
         self, table: str, direction: models.Direction, page: int, *, beyond: float | None = None
     ) -> Iterator[DbRow]:
-        """The records of a table, page by page; `beyond`: only those past this microsecond."""
+        """The records of a table, page by page, from behind the microsecond `beyond`."""
         while True:
             past = {} if beyond is None else {"gt" if direction is ASCENDING else "lt": beyond}
             by = models.OrderBy(key="at", direction=direction)
@@ -163,7 +163,7 @@ class QdrantRecordsDb(RecordsDb):
             if len(found) < page:
                 yield from _sort_rows(found, direction)
                 return
-            # The page may end among records of one microsecond: those are read whole.
+            # A page may end within a microsecond, whose records are then read together.
             last = _microsecond(found[-1].at)
             yield from _sort_rows((row for row in found if _microsecond(row.at) != last), direction)
             yield from self._rows_at(table, last, direction)
@@ -208,7 +208,7 @@ def _sort_rows(rows: Iterable[DbRow], direction: models.Direction) -> list[DbRow
 
 
 def _point_id(table: str, row_id: str) -> str:
-    """Id of a record's point: 128 bits of a digest, since strangers may choose ids."""
+    """Id of a record's point: 128 bits of a digest, as callers may choose ids."""
     name = f"{len(table)}:{table}{row_id}".encode()
     return str(uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16).digest()))
 
@@ -229,13 +229,13 @@ def _weight(point: models.PointStruct) -> int:
 
 
 def _microsecond(at: float) -> float:
-    """The microsecond of a time; JSON has no word for infinity."""
+    """A time in whole microseconds, finite, as JSON cannot write infinity."""
     largest = sys.float_info.max
     return round(min(max(at, -largest), largest), SECOND_DIGITS)
 
 
 def _table_filter(table: str, **bounds: float) -> models.Filter:
-    """The records of a table, those alone whose microsecond is `lt`, `lte`, `gt`, `gte` a time."""
+    """Filter of a table's records, with `bounds` (`lt`, `lte`, `gt`, `gte`) of the microsecond."""
     whose = models.FieldCondition(key="table", match=models.MatchValue(value=table))
     limits = {name: _microsecond(bound) for name, bound in bounds.items()}
     when = [models.FieldCondition(key="at", range=models.Range(**limits))] if limits else []

@@ -19,7 +19,7 @@ from toolcrib.store.records_db import DbRow, RecordsDb, body_text, read_row
 BUSY_TIMEOUT_S = 10.0
 _PAGE_RECORDS = 500
 PRUNE_BATCH_RECORDS = 2000
-"""Between two batches other processes can write."""
+"""Records removed at once; other processes can write between two batches."""
 
 OWNER_ONLY_MODE = 0o600
 APPLICATION_ID = 0x746F6F6C
@@ -51,11 +51,11 @@ PRUNE = (
     "(SELECT rowid FROM records WHERE table_name = ? AND at < ? LIMIT ?)"
 )
 SELECT_ROWS = "SELECT id, at, body FROM records WHERE table_name = ? "
-ONE = SELECT_ROWS + "AND id = ?"
-NEWEST_BEFORE = SELECT_ROWS + "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?"
-OLDEST_AFTER = SELECT_ROWS + "AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?"
-# From one name to the next along the index, past all that the table holds.
-TABLES = """
+SELECT_ONE = SELECT_ROWS + "AND id = ?"
+SELECT_NEWEST_BEFORE = SELECT_ROWS + "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?"
+SELECT_OLDEST_AFTER = SELECT_ROWS + "AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?"
+# Jumps from one table name to the next in the index, without reading the records between.
+SELECT_TABLES = """
 WITH RECURSIVE names (table_name) AS (
   SELECT min(table_name) FROM records
   UNION ALL
@@ -69,9 +69,9 @@ SELECT table_name FROM names WHERE table_name IS NOT NULL
 class SqliteRecordsDb(RecordsDb):
     """A `RecordsDb` in a file; for several threads and processes.
 
-    What was acknowledged survives the process and a power cut. The file can be read by its owner
-    alone, and is made with its folder at the first write; a missing one holds nothing.
-    `patience_s`: how long another process's write is waited for. `on_close` is called once.
+    Acknowledged writes survive the end of the process and a power failure. Only the owner can read
+    the file. The first write makes it, with its folder; without the file there are no records.
+    `patience_s`: longest wait for another process's write. `on_close` is called once.
     """
 
     def __init__(
@@ -86,21 +86,21 @@ class SqliteRecordsDb(RecordsDb):
         self._on_close = on_close
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
-        # Processes write in any order; the threads of one process take turns.
+        # SQLite serialises processes; this lock serialises the threads of one process.
         self._writing = threading.Lock()
 
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
         values = [(table, row.id, row.at, body_text(table, row)) for row in rows]
         if not values:
             return
-        with self._writing, self._connection(making=True) as connection:
+        with self._writing, self._connection(may_create=True) as connection:
             assert connection is not None
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(PUT, values)
             connection.execute("COMMIT")
 
     def get(self, table: str, row_id: str) -> DbRow | None:
-        return next(iter(self._select(ONE, table, row_id)), None)
+        return next(iter(self._select(SELECT_ONE, table, row_id)), None)
 
     def delete(self, table: str, row_id: str) -> bool:
         return bool(self._remove(DELETE, table, row_id))
@@ -109,11 +109,11 @@ class SqliteRecordsDb(RecordsDb):
         self, table: str, *, limit: int = 50, before: tuple[float, str] | None = None
     ) -> list[DbRow]:
         end = before or (math.inf, "")
-        return self._select(NEWEST_BEFORE, table, *end, max(limit, 0))
+        return self._select(SELECT_NEWEST_BEFORE, table, *end, max(limit, 0))
 
     def read(self, table: str) -> Iterator[DbRow]:
         last = (-math.inf, "")
-        while page := self._select(OLDEST_AFTER, table, *last, _PAGE_RECORDS):
+        while page := self._select(SELECT_OLDEST_AFTER, table, *last, _PAGE_RECORDS):
             yield from page
             last = page[-1].at, page[-1].id
 
@@ -124,10 +124,10 @@ class SqliteRecordsDb(RecordsDb):
         return removed
 
     def tables(self) -> list[str]:
-        return [name for (name,) in self._rows(TABLES)]
+        return [name for (name,) in self._rows(SELECT_TABLES)]
 
     def close(self) -> None:
-        """Close the file, once requests that run have ended; a second call does nothing."""
+        """Close the file after running requests have ended; a second call does nothing."""
         self._closed = True
         self._close_idle()
         on_close, self._on_close = self._on_close, None
@@ -135,7 +135,7 @@ class SqliteRecordsDb(RecordsDb):
             on_close()
 
     def _remove(self, statement: str, *values: Any) -> int:
-        with self._writing, self._connection(making=False) as connection:
+        with self._writing, self._connection(may_create=False) as connection:
             if connection is None or not _are_valid(values):
                 return 0
             return connection.execute(statement, values).rowcount
@@ -145,7 +145,7 @@ class SqliteRecordsDb(RecordsDb):
         return [read_row(*row, place=place) for row in self._rows(query, *values)]
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        with self._connection(making=False) as connection:
+        with self._connection(may_create=False) as connection:
             if connection is None or not _are_valid(values):
                 return []
             return connection.execute(query, values).fetchall()
@@ -153,8 +153,8 @@ class SqliteRecordsDb(RecordsDb):
     # -- connections -----------------------------------------------------------------------
 
     @contextmanager
-    def _connection(self, *, making: bool) -> Generator[sqlite3.Connection | None]:
-        """A connection for one thread; None where nothing was ever written and none is made."""
+    def _connection(self, *, may_create: bool) -> Generator[sqlite3.Connection | None]:
+        """A connection for one thread; None without a file, unless `may_create`."""
         if self._closed:
             raise StoreError(f"the records database {self._path} is closed")
         connection = None
@@ -162,10 +162,10 @@ class SqliteRecordsDb(RecordsDb):
             try:
                 connection = self._idle.pop()
             except IndexError:
-                connection = self._connect(making=making)
+                connection = self._connect(may_create=may_create)
             yield connection
         except BaseException as error:
-            # Closing rolls back, and the next thread gets a sound connection.
+            # Closing rolls back, so that no thread gets a connection with an open transaction.
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error | OSError):
@@ -180,8 +180,8 @@ class SqliteRecordsDb(RecordsDb):
         while self._idle:
             self._idle.pop().close()
 
-    def _connect(self, *, making: bool) -> sqlite3.Connection | None:
-        if making:
+    def _connect(self, *, may_create: bool) -> sqlite3.Connection | None:
+        if may_create:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.touch(mode=OWNER_ONLY_MODE)
         elif not self._path.exists():
@@ -194,7 +194,7 @@ class SqliteRecordsDb(RecordsDb):
             check_same_thread=False,
         )
         try:
-            if self._is_ready(connection, making=making):
+            if self._is_ready(connection, may_create=may_create):
                 return connection
         except BaseException:
             connection.close()
@@ -202,23 +202,23 @@ class SqliteRecordsDb(RecordsDb):
         connection.close()
         return None
 
-    def _is_ready(self, connection: sqlite3.Connection, *, making: bool) -> bool:
-        """Say whether the file is a records database; an empty one is made into one."""
+    def _is_ready(self, connection: sqlite3.Connection, *, may_create: bool) -> bool:
+        """True if the file is a records database, or an empty file that was made one."""
         connection.execute("PRAGMA synchronous = FULL")
-        if not self._is_ours(connection) and not making:
+        if not self._has_our_tables(connection) and not may_create:
             return False
         self._use_wal(connection)
-        if making:
+        if may_create:
             connection.execute("BEGIN IMMEDIATE")
-            # Another process may have made it meanwhile.
-            if not self._is_ours(connection):
+            # Another process may have made the tables meanwhile.
+            if not self._has_our_tables(connection):
                 for statement in SCHEMA:
                     connection.execute(statement)
             connection.execute("COMMIT")
         return True
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        # Of two connections at once, SQLite fails the second one without waiting.
+        # SQLite fails the second of two simultaneous connections without waiting.
         until = time.monotonic() + self._patience_s
         while True:
             try:
@@ -230,8 +230,8 @@ class SqliteRecordsDb(RecordsDb):
             else:
                 return
 
-    def _is_ours(self, connection: sqlite3.Connection) -> bool:
-        """Say whether a file has our tables; an error for a file of something else."""
+    def _has_our_tables(self, connection: sqlite3.Connection) -> bool:
+        """True if a file has our tables, False if it is empty; else an error."""
         application, version, tables = connection.execute(HEADER).fetchone()
         if application == APPLICATION_ID and version != FORMAT_VERSION:
             raise StoreDamagedError(
@@ -239,7 +239,7 @@ class SqliteRecordsDb(RecordsDb):
                 f"{FORMAT_VERSION}: use the version that wrote it"
             )
         if application != APPLICATION_ID and tables:
-            raise StoreDamagedError(f"{self._path} is a database of something else: move it away")
+            raise StoreDamagedError(f"{self._path} is another program's database: move it away")
         return application == APPLICATION_ID
 
     def _store_error(self, error: sqlite3.Error | OSError) -> StoreError:
@@ -260,10 +260,10 @@ class SqliteRecordsDb(RecordsDb):
 
 
 def _are_valid(values: tuple[Any, ...]) -> bool:
-    """Say whether a record can have these ids."""
+    """True if a record can have these values as ids."""
     return is_text(*(value for value in values if isinstance(value, str)))
 
 
 def _code(error: sqlite3.Error | OSError) -> int:
-    """SQLite's primary code: the lowest byte of an extended one; 0 where there is none."""
+    """SQLite's primary error code: the lowest byte of the extended code; 0 without a code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
