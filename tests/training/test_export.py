@@ -242,7 +242,7 @@ class TestCheckBase:
     @pytest.mark.parametrize(
         ("changed", "said"),
         [
-            ({"model_type": "roberta"}, "roberta with gelu; what is exported is BERT"),
+            ({"model_type": "roberta"}, "roberta with gelu; only BERT with gelu"),
             ({"hidden_act": "relu"}, "bert with relu"),
             ({"max_position_embeddings": 8}, "reads 8 tokens"),
             ({"num_hidden_layers": 1}, "in 1 layers; 64 and 2 are needed"),

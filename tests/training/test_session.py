@@ -158,7 +158,7 @@ class TestEncoder:
         assert listener.stages() == [
             "gathering",
             "mining negatives",
-            "loading what trains",
+            "loading the training libraries",
             "training",
             "exporting",
             "judging jargon: before",

@@ -11,7 +11,7 @@ __all__ = ["import_train"]
 
 CPU_BUILD = (
     "; without an NVIDIA GPU first `pip install torch --index-url "
-    "https://download.pytorch.org/whl/cpu`, which is a fraction of the size"
+    "https://download.pytorch.org/whl/cpu`, a far smaller download"
 )
 
 

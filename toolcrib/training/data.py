@@ -27,15 +27,15 @@ from toolcrib.text import WORD_CHARACTERS, split_identifier
 from toolcrib.training import import_train
 
 MAX_POSITIVES = 2
-"""A query that needs more tools teaches with this many of them; the others are masked."""
+"""Most positives of a query; further relevant tools are masked as negatives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query, the place of the text it is drawn to, and of all texts that answer it.
+    """A query with places of texts: its positive, all `relevant` texts, and hard `negatives`.
 
-    `negatives` are places of texts that look right and are not. `source` names the set that
-    the example comes from: batches are drawn within a source or across all.
+    `source` names the set that the example comes from: batches are drawn within a source or across
+    all sources.
     """
 
     query: str
@@ -47,9 +47,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """Texts, each once, the examples that point to them, and each text's server.
+    """Distinct texts, the examples that point to them, and the server of each text.
 
-    `servers` is empty where none is known, as for texts that are no tools.
+    `servers` is empty if no server is known, as for texts that are no tools.
     """
 
     documents: tuple[str, ...]
@@ -70,9 +70,9 @@ class TrainingData:
 
 
 def from_labels(data: DataSet, queries: Iterable[LabelledQuery]) -> TrainingData:
-    """Pairs from labelled queries: each with its highest graded tools, at most two.
+    """Pairs from labelled queries: each query with its two highest graded tools.
 
-    Queries that no tool answers, and labels that name no tool of the set, are passed over.
+    Queries without a tool, and labels of tools outside the set, are skipped.
     """
     places: dict[str, int] = {}
     by_id: dict[str, int] = {}
@@ -94,7 +94,7 @@ def from_labels(data: DataSet, queries: Iterable[LabelledQuery]) -> TrainingData
 
 
 def join_data(parts: Sequence[TrainingData]) -> TrainingData:
-    """Several sets as one; a text that two of them hold is one text."""
+    """Join sets; equal texts of two sets become one text."""
     places: dict[str, int] = {}
     servers: dict[int, str] = {}
     examples: list[Example] = []
@@ -116,7 +116,7 @@ def _moved_example(example: Example, places: Sequence[int] | Mapping[int, int]) 
 
 
 def prune_documents(data: TrainingData) -> TrainingData:
-    """Only the texts that an example points to."""
+    """Drop texts that no example points to."""
     used = sorted({p for e in data.examples for p in (e.positive, *e.relevant, *e.negatives)})
     moved = {place: number for number, place in enumerate(used)}
     examples = (_moved_example(example, moved) for example in data.examples)
@@ -128,7 +128,7 @@ def prune_documents(data: TrainingData) -> TrainingData:
 
 
 def sample_data(data: TrainingData, limit: int, seed: int) -> TrainingData:
-    """At most `limit` examples, drawn with a seed; all texts stay, as negatives."""
+    """Draw at most `limit` examples with a seed; all texts stay, as negatives."""
     if len(data.examples) <= limit:
         return data
     return replace(data, examples=tuple(random.Random(seed).sample(data.examples, limit)))  # noqa: S311 no secret
@@ -140,10 +140,10 @@ _Source = TypeVar("_Source")
 def batches(
     sources: Sequence[_Source], size: int, *, homogeneous: float = 0.5, seed: int = 0
 ) -> list[list[int]]:
-    """Places of examples, `size` a batch, each example once; the last few that fill none are out.
+    """Batches of `size` places of examples, each example once; an incomplete batch is dropped.
 
-    A share of `homogeneous` of every source goes into batches of its own: their other texts are
-    alike and make hard negatives. The rest is mixed, so that no source's style tells its texts.
+    A share of `homogeneous` of every source gets batches of that source alone, whose similar texts
+    are hard negatives. Other batches mix sources, so that a source's style is no clue.
     """
     rng = random.Random(seed)  # noqa: S311 no secret
     by_source: defaultdict[_Source, list[int]] = defaultdict(list)
@@ -164,16 +164,16 @@ def batches(
 
 
 def without_server(tool: ToolSpec) -> str:
-    """The text of a tool that makes it this one, whatever server offers it."""
+    """The text that identifies a tool on any server."""
     return dense_text(tool.model_copy(update={"server": ""}))
 
 
 PERMUTATIONS = 64
 NEAR_DUPLICATE_JACCARD = 0.7
-"""Jaccard similarity of word shingles from which two texts count as the same."""
+"""Jaccard similarity of word shingles from which on two texts are near-duplicates."""
 
 LSH_ERROR_WEIGHTS = (0.1, 0.9)
-"""Weights of false hits and misses of the index: hits are checked again, misses are lost."""
+"""Weights of false positives and false negatives of the index: only positives are checked again."""
 
 SHINGLE_WORDS = 3
 
@@ -191,13 +191,13 @@ class HeldOut:
             self.add(text)
 
     def add(self, text: str) -> None:
-        """Take a text in; one that is there already changes nothing."""
+        """Add a text, if missing."""
         if text not in self._hashes:
             self._hashes[text] = self._hash(text)
             self._index.insert(text, self._hashes[text])
 
     def like(self, text: str) -> list[str]:
-        """The texts held that say the same, sorted."""
+        """Near-duplicates of a text in the index, sorted."""
         hashed = self._hash(text)
         found: Sequence[str] = self._index.query(hashed)
         # The index errs both ways; the estimate from all permutations decides.
@@ -213,7 +213,7 @@ class HeldOut:
 
 
 def clusters(texts: Sequence[str]) -> list[list[int]]:
-    """Places of the texts, those that say the same (through any chain) together, in order."""
+    """Places of texts in clusters: chains of near-duplicates, in order."""
     held, places = HeldOut(), {text: place for place, text in enumerate(dict.fromkeys(texts))}
     pairs: list[tuple[int, int]] = []
     for text, place in places.items():
@@ -230,7 +230,7 @@ def clusters(texts: Sequence[str]) -> list[list[int]]:
 
 
 def _shingles(text: str) -> set[str]:
-    """Runs of three words, the whole text where it is shorter."""
+    """Runs of three words; a shorter text as a whole."""
     words: list[str] = WORD_CHARACTERS.findall(text.casefold())
     runs = range(max(1, len(words) - SHINGLE_WORDS + 1))
     return {" ".join(words[start : start + SHINGLE_WORDS]) for start in runs}
@@ -242,16 +242,15 @@ DEV_OF_TRAIN = 0.1
 
 
 def split_anew(data: DataSet, seed: int = 0) -> DataSet:
-    """All queries dealt out anew: 60 % train, 15 % dev, 25 % test.
+    """Split all queries anew: 60 % train, 15 % dev, 25 % test.
 
-    Queries that say nearly the same stay together: written from one template, they would tell
-    the answers of each other.
+    Near-duplicate queries stay in one split: queries of one template would leak answers.
     """
     return replace(data, queries=_dealt(data.queries, SHARES, seed))
 
 
 def with_dev(data: DataSet, seed: int = 0) -> DataSet:
-    """The data set, with a tenth of the training queries for development where it has none."""
+    """The data set; without development queries, with a tenth of the training queries as such."""
     train = data.split(TRAIN)
     if not train or data.split(DEV):
         return data
@@ -263,7 +262,7 @@ def with_dev(data: DataSet, seed: int = 0) -> DataSet:
 def _dealt(
     queries: Sequence[LabelledQuery], shares: dict[str, float], seed: int
 ) -> tuple[LabelledQuery, ...]:
-    """The queries in their order, each in a split; a cluster is never torn apart."""
+    """The queries in their order, each with a split; a cluster stays in one split."""
     groups = clusters([query.text for query in queries])
     random.Random(seed).shuffle(groups)  # noqa: S311 no secret
     splits: dict[int, str] = {}
@@ -276,27 +275,28 @@ def _dealt(
 
 
 MIN_PURPOSE_WORDS, MAX_PURPOSE_WORDS = 2, 40
-"""Shorter purposes say nothing, longer ones are no sentence."""
+"""Shorter purposes are empty phrases; longer purposes are no sentences."""
 
 HIDDEN_PURPOSE_SHARE = 0.5
-"""Share of the pairs whose tool text loses what the query was made from: without them the model
-would learn no more than to match words."""
+"""Share of the pairs whose tool text lacks the purpose that the query was made from: otherwise the
+model would only learn to match words."""
 
 VALUE_SHARE, PREAMBLE_SHARE, SECOND_WISH_SHARE, NAME_QUERY_SHARE = 0.35, 0.15, 0.15, 0.3
-"""Shares of the queries with a parameter's value, with a preamble, with a second wish, and made
-of the name."""
+"""Shares of the queries with a parameter's value, a preamble, or a second wish, and of queries made
+from the tool's name."""
 
 THINNED_QUERY_SHARE, DROPPED_WORD_SHARE, CAPITAL_SHARE = 0.3, 0.25, 0.5
-"""Shares of the queries with words left out, of their words left out, and with a capital."""
+"""Share of the queries that lose words, share of their words that is lost, and share of the queries
+with a capital first."""
 
 MAX_QUERY_VALUE_CHARS = 40
 
 WISH_SERVER_SHARE, SHORT_WISH_SERVER_SHARE, MAX_SHORT_WISH_WORDS = 0.12, 0.5, 4
-"""Shares of the queries that name the server; `Get suggestions` and other purposes of up to four
-words say little without."""
+"""Shares of the queries that name the server: of all, and of purposes of up to four words, such as
+`Get suggestions`, which are vague without it."""
 
 NAMED_SERVER_SHARE = 0.85
-"""Share of the tool texts that name it."""
+"""Share of the tool texts that name the server."""
 
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
 _BOILERPLATE = re.compile(
@@ -322,9 +322,9 @@ class _Phrases:
 
 
 def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> TrainingData:
-    """One pair for each tool with a purpose that can be told; tools of one text count once.
+    """One pair for each tool with a readable purpose; tools with equal texts count once.
 
-    Texts mostly not in Latin script are passed over, as the encoder reads English.
+    Texts mostly in other scripts than Latin are skipped, as the encoder reads English.
     """
     rng = random.Random(seed)  # noqa: S311 no secret
     told: dict[str, tuple[ToolSpec, str]] = {}
@@ -342,7 +342,7 @@ def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> Trainin
         servers.setdefault(positive, spec.server)
         relevant, wish = {positive}, _wish(spec, purpose, rng, named=hidden)
         if place and rng.random() < SECOND_WISH_SHARE:
-            # Neighbours in a file are tools of one server: as in a user's turn of two steps.
+            # Neighbours in a file are tools of one server, as in a turn with two steps.
             _, second = pairs[place - 1]
             relevant.add(examples[-1].positive)
             wish = _both(wish, _imperative(second), rng)
@@ -352,7 +352,7 @@ def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> Trainin
 
 
 def _purpose(spec: ToolSpec) -> str:
-    """The first sentence that says something; the name's words where there is none."""
+    """The first sentence of enough words; else the words of the name."""
     for sentence in _SENTENCE.split(spec.description.strip())[:3]:
         text = clean(sentence).strip(" .:#*`-")
         if MIN_PURPOSE_WORDS < len(text.split()) <= MAX_PURPOSE_WORDS and _latin(text):
@@ -366,13 +366,13 @@ def _latin(text: str) -> bool:
 
 
 def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, bool]:
-    """Text that the encoder reads, and True if the purpose was taken out."""
+    """Text for the encoder, and True if the purpose was removed."""
     server = spec.server if rng.random() < NAMED_SERVER_SHARE else ""
     words = " ".join(split_identifier(spec.name))
     if rng.random() < HIDDEN_PURPOSE_SHARE:
         rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
         parameters = ", ".join(_parameters(spec))
-        # Nothing but a name is left of many tools; their parameters say what they do.
+        # Many tools have only a name left; their parameters describe them.
         described = (
             rest if len(rest.split()) > MIN_PURPOSE_WORDS else f"{rest} {parameters}".strip()
         )
@@ -443,7 +443,7 @@ def _parameters(spec: ToolSpec) -> Mapping[str, Any]:
 
 
 def _value(spec: ToolSpec, name: str, rng: random.Random) -> str:
-    """A value that the parameter could take: its schema's own where it gives one."""
+    """A possible value of the parameter: from its schema if there is one."""
     given = object_of(_parameters(spec).get(name))
     options = given.get("enum") or [given[k] for k in ("example", "default") if given.get(k)]
     if isinstance(options, list) and options:
@@ -469,10 +469,10 @@ def _phrases() -> _Phrases:
 # -- negatives -------------------------------------------------------------------------------
 
 SAME_TEXT_COSINE = 0.9
-"""Cosine from which a text counts as the positive in other words, and as no negative."""
+"""Cosine from which on a text is a paraphrase of the positive, and no negative."""
 
 MAX_LEAD_OVER_POSITIVE = 0.1
-"""Score above the positive from which a text is more likely unlabelled than wrong."""
+"""A text whose score exceeds the positive's by more is probably an unlabelled positive."""
 
 MINING_DEPTH = 20
 CHUNK_QUERIES = 256
@@ -486,16 +486,16 @@ def mine(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[TrainingData, FloatArray]:
-    """All parts as one, every example with `count` negatives from the first 20 of its own part.
+    """Join the parts, and give every example `count` negatives from the first 20 of its part.
 
-    Tools of the positive's own server come first: they are what is taken for it. False negatives
-    are filtered: texts of a cosine of 0.9 or more to the positive, and texts ranked well above it
-    (in the manner of NV-Retriever, Moreira et al. 2024). An example without enough candidates
-    takes any other text. The second value is the guide's vector of
-    every text, float32 [texts, d]; the loss masks by it as well.
+    Tools of the positive's server come first, as they are confused most. False negatives are
+    filtered: texts with a cosine of 0.9 or more to the positive, and texts ranked well above the
+    positive (after NV-Retriever, Moreira et al. 2024). An example without enough candidates takes
+    any other text. Also returns the guide's vectors of all texts, float32 [texts, d], by which the
+    loss masks too.
     """
     rng = np.random.default_rng(seed)
-    # A part of one text has nothing to tell it from.
+    # A part of one text has no negatives.
     parts = [part for part in parts if len(part.documents) > 1]
     total = sum(len(part.examples) for part in parts)
     done, mined = 0, list[TrainingData]()
@@ -539,7 +539,7 @@ def _with_negatives(
 def _first_stage(
     queries: Sequence[str], guide: DenseEncoder, vectors: FloatArray, words: _Words
 ) -> FloatArray:
-    """The fused score of every query and text: float32 [queries, texts]."""
+    """Fused score of every query and text: float32 [queries, texts]."""
     weights = FusionWeights()
     dense = np.stack([guide.encode_query(query) for query in queries]) @ vectors.T
     lexical = 1 - np.exp(-words.scores(queries) / weights.bm25_scale)
@@ -563,7 +563,7 @@ def _draw(
     if not len(hardest):
         hardest = np.setdiff1d(np.arange(len(scores)), [positive])
     drawn = rng.permutation(hardest)
-    # A stable order: those of its server, at random, before the others.
+    # A stable sort: siblings come first, in random order.
     drawn = np.resize(drawn[np.argsort(~siblings[drawn], kind="stable")], count)
     return tuple(int(place) for place in drawn)
 
@@ -588,7 +588,7 @@ class _Words:
 
     def _matrix(self, rows: Sequence[SparseVector]) -> Any:
         ends = np.cumsum([0, *(len(row.indices) for row in rows)])
-        # The engine's term ids are 32 bits wide; a matrix of as many columns would be too.
+        # Term ids have 32 bits, too many for the columns of a matrix.
         columns = np.concatenate([row.indices for row in rows] or [np.empty(0)]) % TERM_COLUMNS
         values = np.concatenate([row.values for row in rows] or [np.empty(0)])
         shape = (len(rows), TERM_COLUMNS)
@@ -598,4 +598,4 @@ class _Words:
 
 
 TERM_COLUMNS = 1 << 22
-"""Columns of the term matrix: terms that share one are rare enough for mining."""
+"""Columns of the term matrix: few enough terms share a column for mining."""

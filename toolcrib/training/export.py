@@ -1,4 +1,4 @@
-"""Export of a trained model to a folder that toolcrib runs, and the way back to its weights."""
+"""Export of a trained model to a folder that toolcrib runs, and reading its weights back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """A BERT as plain arrays: `tensors` by their names in it, its heads, its tokenizer's JSON."""
+    """A BERT as plain arrays: `tensors` by name, number of heads, and the tokenizer's JSON."""
 
     tensors: Mapping[str, NDArray[np.float32]]
     heads: int
@@ -33,7 +33,7 @@ class Weights:
 
 
 def read_weights(folder: Path) -> Weights:
-    """Read what `train_encoder` wrote, or any folder of a BERT in the form of the hub."""
+    """Read a folder of `train_encoder`, or any folder of a BERT in the hub's format."""
     load = import_train("safetensors.numpy").load_file
     config = json.loads((folder / "config.json").read_bytes())
     tensors: dict[str, NDArray[np.float32]] = {
@@ -55,8 +55,8 @@ def export(
 ) -> None:
     """Write `model.onnx`, `tokenizer.json` and `card.json`; the same bytes for the same weights.
 
-    `card` holds at least `name` and `max_tokens`. `texts` are run beside those of the package to
-    find the ranges of activations: examples of what an English list has not.
+    `card` holds at least `name` and `max_tokens`. The package's texts and `texts` are run to find
+    the ranges of activations: add examples of other languages than English.
     """
     graph = import_train("toolcrib.training.onnx_graph")
     tokenizer = _neutral(weights.tokenizer)
@@ -86,7 +86,7 @@ def export(
 
 
 def add_to_card(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write more into a model's card."""
+    """Add facts to a model's card."""
     _write_card(folder, {**json.loads((folder / "card.json").read_bytes()), **facts})
 
 
@@ -96,7 +96,7 @@ def _write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 
 def _neutral(source: bytes) -> Any:
-    """The tokenizer without the padding and truncation that it was saved with."""
+    """The tokenizer without its saved padding and truncation."""
     tokenizer: Any = import_train("tokenizers").Tokenizer.from_buffer(source)
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -106,7 +106,7 @@ def _neutral(source: bytes) -> Any:
 def _activation_ranges(
     model: Any, taps: Mapping[str, str], feeds: Iterator[NDArray[np.int64]]
 ) -> Any:
-    """Run the float graph over token rows; lowest and highest of each channel."""
+    """Run the float graph over token rows; lowest and highest activation of each channel."""
     onnx = import_train("onnx")
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
@@ -134,7 +134,7 @@ def _session(model: bytes) -> Any:
 
 
 def _feeds(tokenizer: Any, max_tokens: int, more: Sequence[str]) -> Iterator[NDArray[np.int64]]:
-    """Token rows: each line of the calibration file and of `more`, all joined, each word alone."""
+    """Token rows: lines of the calibration file and `more`, all lines joined, and single words."""
     file = resources.files("toolcrib.training").joinpath("calibration.txt")
     lines = file.read_text(encoding="utf-8").splitlines()
     ids: list[list[int]] = [tokenizer.encode(line).ids for line in [*lines, *more]]
@@ -160,11 +160,11 @@ SEGMENT_EMBEDDINGS = "embeddings.token_type_embeddings.weight"
 def restore(folder: Path, *, projected: bool = False) -> Weights:
     """The float weights of a model folder that `export` wrote, int8 or float.
 
-    Rounding to 8 bits is all that is lost, so training needs no download. `projected` reads the
-    projection too that a model has which was taught another encoder's vectors.
+    Only the rounding to 8 bits is lost, so training needs no download. `projected` also reads the
+    projection of a model that was trained to give another encoder's vectors.
 
     Raises:
-        EncoderError: the folder holds no such model.
+        EncoderError: the folder has no model that `export` wrote.
     """
     onnx = import_train("onnx")
     try:
@@ -177,8 +177,8 @@ def restore(folder: Path, *, projected: bool = False) -> Weights:
     }
     if "projection.w" in found and not projected:
         raise EncoderError(
-            f"{folder} was taught another encoder's vectors, behind a projection that training "
-            "would lose; train from that encoder instead (--base)"
+            f"{folder} was trained to give another encoder's vectors, by a projection that "
+            "training would lose; train from that encoder instead (--base)"
         )
     try:
         tensors, heads = _tensors(found), _heads(model)
@@ -191,12 +191,12 @@ def restore(folder: Path, *, projected: bool = False) -> Weights:
 
 
 def check_base(base: str, tokens: int, layers: int = 1) -> None:
-    """See that a folder or hub name is a BERT that can be exported, before it is trained.
+    """Check before training that a folder or hub name is a BERT that can be exported.
 
-    `tokens` is how many it must read, `layers` how many it must have.
+    The base must read at least `tokens` tokens, and have at least `layers` layers.
 
     Raises:
-        TrainingError: it cannot be read, or is of another kind or too small.
+        TrainingError: the base cannot be read, is no such BERT, or is too small.
     """
     transformers = import_train("transformers")
     try:
@@ -206,8 +206,8 @@ def check_base(base: str, tokens: int, layers: int = 1) -> None:
     kind = (config.model_type, getattr(config, "hidden_act", ""))
     if kind != ("bert", "gelu"):
         raise TrainingError(
-            f"the base {base} is of the kind {' with '.join(kind)}; what is exported is BERT "
-            "with gelu, such as all-MiniLM-L6-v2, bge-small-en-v1.5 or e5-small-v2"
+            f"the base {base} is of the kind {' with '.join(kind)}; only BERT with gelu can be "
+            "exported, such as all-MiniLM-L6-v2, bge-small-en-v1.5 or e5-small-v2"
         )
     if config.max_position_embeddings < tokens or config.num_hidden_layers < layers:
         raise TrainingError(
@@ -217,7 +217,7 @@ def check_base(base: str, tokens: int, layers: int = 1) -> None:
 
 
 def write_for_training(weights: Weights, folder: Path) -> None:
-    """Write the weights as the folder that sentence-transformers opens."""
+    """Write the weights as a folder for sentence-transformers."""
     transformers = import_train("transformers")
     torch = import_train("torch")
     words, positions = weights.tensors[WORD_EMBEDDINGS], weights.tensors[POSITION_EMBEDDINGS]
@@ -251,10 +251,10 @@ def _heads(model: Any) -> int:
 
 
 def _tensors(found: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
-    """BERT's names and forms for the graph's constants."""
+    """The graph's constants with BERT's names and shapes."""
     words = found["words"].astype(np.float32) * found.get("scales", np.float32(1))
     positions: NDArray[np.float32] = found["positions"]
-    # The one token type is added to the positions already.
+    # The graph adds its only token type to the positions.
     types = np.zeros((2, words.shape[1]), dtype=np.float32)
     tensors: dict[str, NDArray[np.float32]] = {
         WORD_EMBEDDINGS: words,
@@ -286,7 +286,7 @@ def _tensors(found: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
 
 
 def _weight(found: dict[str, Any], site: str) -> NDArray[np.float32]:
-    """A linear layer's weight [inputs, outputs], as it was before it was quantised."""
+    """A linear layer's weight [inputs, outputs], dequantised."""
     weight = found[f"{site}.w"]
     if f"{site}.w_scale" not in found:
         return weight
@@ -296,7 +296,7 @@ def _weight(found: dict[str, Any], site: str) -> NDArray[np.float32]:
 
 AGREEMENT_TEXTS = 100
 MIN_AGREEMENT = 0.98
-"""Mean cosine of the vectors; correlation of the scores."""
+"""Least mean cosine of the vectors, or correlation of the scores."""
 
 
 def export_agreeing(
@@ -306,13 +306,13 @@ def export_agreeing(
     card: Mapping[str, Any],
     data: TrainingData,
 ) -> dict[str, float]:
-    """Export to int8, or in full precision where int8 costs too much: with few layers it may."""
+    """Export to int8, or in full precision if int8 changes the model too much."""
     weights = read_weights(trained)
     export(weights, out, card)
     try:
         return agreement(kind, trained, out, data)
     except TrainingError:
-        logger.warning("int8 costs this model too much; it is kept in full precision")
+        logger.warning("int8 changes this model too much; it is exported in full precision")
     export(weights, out, card, quantised=False)
     return agreement(kind, trained, out, data)
 
@@ -320,10 +320,10 @@ def export_agreeing(
 def agreement(
     kind: Literal["encoder", "reranker"], trained: Path, exported: Path, data: TrainingData
 ) -> dict[str, float]:
-    """Run both on texts of the training data: mean and least cosine, or the scores' correlation.
+    """Run both models on training texts: mean and least cosine, or correlation of the scores.
 
     Raises:
-        TrainingError: they differ too much to trust the export.
+        TrainingError: the models differ too much to trust the export.
     """
     compare = _encoders if kind == "encoder" else _rerankers
     found = compare(trained, exported, data)

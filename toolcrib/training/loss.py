@@ -1,4 +1,4 @@
-"""Losses; this module imports torch, so import it only where training starts."""
+"""Losses. This module imports torch: import it only to start training."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from toolcrib.training.data import SAME_TEXT_COSINE, Example
 
 CHUNK_TEXTS = 16
 CHUNK_PAIRS = 32
-"""Texts, and pairs of query and text, that run together: those of like length, as padding is
-most of a batch otherwise."""
+"""Texts, and pairs of query and text, that run together: they have similar lengths, as otherwise
+most of a batch is padding."""
 
 INVERSE_TEMPERATURE = 20.0
 """Inverse temperature on cosines, as all-MiniLM-L6-v2 was trained with."""
@@ -23,11 +23,11 @@ INVERSE_TEMPERATURE = 20.0
 class MaskedContrastiveLoss(nn.Module):
     """InfoNCE over every text of a batch (van den Oord et al. 2018), false negatives masked.
 
-    For a query all positives and negatives of the batch are candidates, but those that answer
-    it as well, and those that the guide finds alike to its positive.
+    A query's candidates are all positives and negatives of the batch, without other relevant texts
+    and texts that the guide finds similar to the positive.
 
     `examples` are all rows of the training data in order; a row's label is its place there.
-    `vectors`: the guide's of every text, float32 [texts, d].
+    `vectors`: the guide's vectors of all texts, float32 [texts, d].
     """
 
     def __init__(self, model: Any, examples: Sequence[Example], vectors: FloatArray) -> None:
@@ -83,14 +83,14 @@ class MaskedContrastiveLoss(nn.Module):
 
 
 class ListwiseLoss(nn.Module):
-    """Softmax over a query's texts, of which the first is right; for a cross-encoder."""
+    """Softmax over a query's texts, the first of which is right; for a cross-encoder."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, inputs: Sequence[Any], _labels: Any = None, **_options: Any) -> Tensor:
-        """The loss of a batch: queries, and as many lists of texts of one length."""
+        """The loss of a batch: queries, each with a list of texts, all lists of one length."""
         queries, lists = inputs
         pairs = [(q, text) for q, texts in zip(queries, lists, strict=True) for text in texts]
         lengths = torch.as_tensor([len(query) + len(text) for query, text in pairs])

@@ -1,11 +1,10 @@
-"""ONNX graph of a small BERT, float or int8, written down node by node (extra `train`).
+"""ONNX graph of a small BERT, float or int8, written node by node (extra `train`).
 
-It is not traced from a framework, so no exporter's version can change it. Three things keep the
-int8 vectors near the float ones; docs/explanation/models.md has the figures:
+It is not traced from a framework, so no exporter's version can change it. Three measures keep the
+int8 vectors near the float vectors; docs/explanation/models.md has the figures:
 
-- outlier channels of the activations are scaled down, and the weights that meet them up;
-- activations have fixed ranges, so a text's vector does not depend on the texts that it shares a
-  batch with;
+- outlier channels of the activations are scaled down, and the matching weights up;
+- activations have fixed ranges, so a text's vector does not depend on its batch;
 - weights are scaled so that no pair of products overflows 16 bits (see `quantise_weights`).
 """
 
@@ -30,13 +29,13 @@ LOGIT, POOLER, CLASSIFIER_HEAD = "logit", "pooler.dense", "classifier"
 """Output of a cross-encoder, and its weights beside the encoder's own."""
 
 PROJECTION = "projection"
-"""Linear map of the token vectors to another encoder's space, where the weights have one."""
+"""Optional linear map of the token vectors to another encoder's space."""
 
-MARGIN = 1.05
-"""Room above the largest activation seen while calibrating."""
+RANGE_MARGIN = 1.05
+"""Factor on the range of the activations seen in calibration."""
 
-STRENGTH = 0.7
-"""Share by which an outlier channel is scaled down: 0 leaves it, 1 brings it to the median."""
+SMOOTHING_STRENGTH = 0.7
+"""Exponent by which outlier channels are scaled down: 0 not at all, 1 to the median."""
 
 Ranges = dict[str, tuple[FloatArray, FloatArray]]
 """Lowest and highest activation of each channel, by site (the input of a linear layer)."""
@@ -44,7 +43,7 @@ Ranges = dict[str, tuple[FloatArray, FloatArray]]
 
 @dataclass
 class Graph:
-    """An ONNX graph as it is written; `taps` names the tensor that enters each site."""
+    """An ONNX graph under construction; `taps` names the input tensor of each site."""
 
     weights: Mapping[str, FloatArray]
     heads: int
@@ -73,9 +72,9 @@ class Graph:
 def quantise_weights(weight: FloatArray) -> tuple[NDArray[np.int8], FloatArray]:
     """Quantise [inputs, outputs] to int8 with one scale for each output.
 
-    AVX2 adds two products of uint8 and int8 in 16 bits and saturates without a word. A pair of
-    neighbouring inputs is safe when its weights of one sign sum to at most 128 (255 * 128 < 2**15),
-    so the scale is taken from the largest such sum: never wrong, and far finer than 7-bit weights.
+    AVX2 adds two products of uint8 and int8 in 16 bits and saturates silently. A pair of
+    neighbouring inputs is safe if its weights of one sign sum to at most 128 (255 * 128 < 2**15).
+    The largest such sum gives the scale: never wrong, and far finer than 7-bit weights.
     """
     pairs = weight.reshape(-1, 2, weight.shape[1])
     sums = [np.maximum(sign * pairs, 0).sum(axis=1).max(axis=0) for sign in (1, -1)]
@@ -86,9 +85,9 @@ def quantise_weights(weight: FloatArray) -> tuple[NDArray[np.int8], FloatArray]:
 
 
 def smoothing(low: FloatArray, high: FloatArray) -> FloatArray:
-    """Divisors that draw outlier channels towards the median channel, in steps of 2**(1/8)."""
+    """Divisors that bring outlier channels closer to the median channel, in steps of 2**(1/8)."""
     peak = np.maximum(high, -low)
-    steps = np.rint(8 * STRENGTH * np.log2(np.maximum(peak / np.median(peak), 1)))
+    steps = np.rint(8 * SMOOTHING_STRENGTH * np.log2(np.maximum(peak / np.median(peak), 1)))
     return np.array([2.0 ** (step / 8) for step in steps.tolist()], dtype=np.float32)
 
 
@@ -97,8 +96,8 @@ def quantised_input(graph: Graph, x: str, site: str) -> tuple[list[str], FloatAr
     assert graph.ranges is not None
     low, high = graph.ranges[site]
     divisors = smoothing(low, high)
-    top = np.ceil(max((high / divisors).max(), 0) * MARGIN * 64) / 64
-    bottom = np.floor(min((low / divisors).min(), 0) * MARGIN * 64) / 64
+    top = np.ceil(max((high / divisors).max(), 0) * RANGE_MARGIN * 64) / 64
+    bottom = np.floor(min((low / divisors).min(), 0) * RANGE_MARGIN * 64) / 64
     scale = np.float32((top - bottom) / 255)
     zero = np.uint8(np.rint(-bottom / scale))
     x = graph.add("Mul", [x, graph.const(f"{site}.smooth", 1 / divisors)])
@@ -194,8 +193,8 @@ def build(
 ) -> tuple[onnx.ModelProto, Graph]:
     """Write the whole graph: float where `ranges` is None, otherwise int8.
 
-    With weights of a head it is a cross-encoder and gives `logit` [batch] alone. Otherwise it
-    gives the text's vector and its tokens'.
+    With weights of a head the graph is a cross-encoder and gives only `logit` [batch]. Otherwise it
+    gives the vectors of the text and of its tokens.
     """
     graph = Graph(weights, heads, ranges)
     mask = graph.add("Cast", ["attention_mask"], to=TensorProto.INT32)
@@ -223,9 +222,9 @@ def build(
 
 
 def vectors(graph: Graph, x: str) -> dict[str, list[Any]]:
-    """Add what an encoder gives; return the shape of each output."""
+    """Add the outputs of an encoder; return the shape of each output."""
     width = graph.weights["embeddings.LayerNorm.weight"].shape[0]
-    # A sum over the tokens is enough: the mean's divisor falls out of the unit length.
+    # The sum over the tokens suffices: scaling to unit length cancels the mean's divisor.
     rows = graph.add("Cast", ["attention_mask"], to=TensorProto.FLOAT)
     axis = graph.const("axis", np.array([1], dtype=np.int64))
     pooled = graph.add("MatMul", [graph.add("Unsqueeze", [rows, axis]), x])
@@ -234,7 +233,7 @@ def vectors(graph: Graph, x: str) -> dict[str, list[Any]]:
 
 
 def product(graph: Graph, x: str, source: str, output: str = "") -> str:
-    """Add x @ weight + bias in float: a single one costs next to nothing."""
+    """Add x @ weight + bias in float, as a single product costs little."""
     weight, bias = graph.weights[f"{source}.weight"], graph.weights[f"{source}.bias"]
     y = graph.add("MatMul", [x, graph.const(f"{source}.w", weight.T)])
     return graph.add("Add", [y, graph.const(f"{source}.b", bias)], output)

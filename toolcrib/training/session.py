@@ -1,4 +1,4 @@
-"""Session of training, from start to end: gather, mine, train, export, check, judge."""
+"""Training session: gather data, mine negatives, train, export, check and judge."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from toolcrib.training.trainer import (
 
 BUNDLED_BASE = "bundled"
 WORK = "work"
-"""The folder in the model's that holds the run until it is done: checkpoints, float weights."""
+"""Subfolder of a run until it is done: checkpoints, float weights."""
 
 RERANKER_NEGATIVES = 7
 MAX_TOKENS = 256
@@ -66,9 +66,9 @@ class TrainingPlan:
 
     `base`: `bundled`, or a folder or hub name of sentence-transformers. `corpora`: tools
     without queries, by name. `unseen`: data sets that must not leak into the training texts.
-    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus: a large one would set
-    the tone for all. `checked`: whether development queries choose. `judged`: at most so many test
-    queries of a data set judge. `keep_work`: checkpoints and float weights stay in `out/work`.
+    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus, so that none
+    dominates. `checked`: development queries choose the checkpoint. `judged`: most test queries of
+    a data set for the verdict. `keep_work`: checkpoints and float weights stay in `out/work`.
     """
 
     out: Path
@@ -93,10 +93,10 @@ class TrainingPlan:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """Result of a run: sources of pairs, the trainer's account, the export, the verdict.
+    """Result of a run: pairs by source, the trainer's figures, agreement of the export, verdict.
 
-    As a dictionary it is a JSON contract, and stands in the model's card. `verdict` is None
-    where no query was held back to judge by.
+    Its dictionary is a JSON contract, and is kept in the model's card. `verdict` is None without
+    test queries.
     """
 
     pairs: Mapping[str, int]
@@ -110,13 +110,12 @@ class TrainingResult:
 def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingResult:
     """Train a model into `plan.out`: `model.onnx`, `tokenizer.json`, `card.json`.
 
-    `settings` are those in use: their encoder mines the negatives, and what they find is what
-    the new model is judged against. Killed and started anew with the same plan, it goes on from
-    its last checkpoint.
+    `settings` are the current ones: their encoder mines the negatives, and their answers are the
+    baseline of the new model. A killed run with the same plan resumes from its last checkpoint.
 
     Raises:
-        TrainingError: nothing to learn from, another run in the folder, or an export that
-            does not agree with what was trained.
+        TrainingError: there are no pairs, the folder has another run, or the exported model
+            differs from the trained model.
         MissingExtraError: the extra `train` is not installed.
     """
     work = plan.out / WORK
@@ -127,8 +126,8 @@ def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingRes
     gathered = gather(replace(plan, data_sets=sets))
     if not gathered.parts:
         raise TrainingError(
-            "there is nothing to learn from: no training query, and no tool whose purpose can "
-            "be told; give labelled queries with a split `train`, or --resplit"
+            "there is nothing to learn from: no training query, and no tool with a readable "
+            "purpose; give labelled queries with a split `train`, or --resplit"
         )
     guide = build.make_dense(settings)
     data, vectors = mine(
@@ -139,7 +138,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingRes
         progress=lambda done, total: report("mining negatives", done, total),
     )
     run = _claim(work, plan, data)
-    report("loading what trains", 0, 0)
+    report("loading the training libraries", 0, 0)
 
     def step(done: int, total: int) -> None:
         report("training", done, total)
@@ -168,7 +167,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingRes
 
 
 def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]:
-    """Keep the folder for this run; one that was asked for something else stays as it is."""
+    """Claim the folder for this run; the folder of another run is refused unchanged."""
     asked = {
         "kind": plan.kind,
         "base": plan.base,
@@ -181,10 +180,10 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
         known = json.loads(card.read_bytes()).get("run")
     if known is not None and known != asked:
         if not path.exists():
-            shutil.rmtree(work, ignore_errors=True)  # the base, and nothing of a run
+            shutil.rmtree(work, ignore_errors=True)  # only the base, no checkpoint
         raise TrainingError(
-            f"{plan.out} holds a run on other data or with other settings; finish that one, remove "
-            "the folder, or name another --out"
+            f"{plan.out} holds a run with other data or settings; finish that run, remove the "
+            "folder, or name another --out"
         )
     work.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
@@ -192,7 +191,7 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
 
 
 def _base(plan: TrainingPlan, work: Path) -> str:
-    """Base for the trainer; weights of a model folder are read back from its graph."""
+    """Base for the trainer; the weights of our own model folders are read from the graph."""
     folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED_BASE else Path(plan.base)
     if not (folder / "card.json").is_file():
         return plan.base
@@ -220,7 +219,7 @@ def _verdict(
 
 @dataclass(frozen=True, slots=True)
 class GatheredData:
-    """Training data by source, and how many texts of each source were left out."""
+    """Training data, and the number of texts left out, by source."""
 
     parts: Mapping[str, TrainingData]
     left_out: Mapping[str, int]
@@ -234,9 +233,9 @@ class GatheredData:
 def gather(plan: TrainingPlan) -> GatheredData:
     """Pairs from the training queries of the plan's data sets, and from tools alone.
 
-    Out go training queries that nearly repeat any query outside the training splits, and tools
-    of the corpora that nearly repeat a tool of a data set. Where the plan says `imitated`, the
-    data sets' own tools make pairs as well.
+    Left out are near-duplicates: training queries like a query outside the training splits, and
+    tools of the corpora like a tool of a data set. With `imitated`, the tools of the data sets
+    give pairs too.
     """
     every = [*plan.data_sets, *plan.unseen]
     queries = HeldOut(q.text for data in every for q in data.queries if q.split != TRAIN)
@@ -256,7 +255,7 @@ def gather(plan: TrainingPlan) -> GatheredData:
         fresh = [spec for spec in found if without_server(spec) not in tools]
         left_out[name] = len(found) - len(fresh)
         made = _without(imitate(fresh, name, seed=plan.seed), queries)
-        # A corpus can be far larger than what is taken of it, and every text must be encoded.
+        # A corpus can be far larger than its limit, and every text must be encoded.
         bound = plan.corpus_limit
         parts[name] = (
             made if bound is None else prune_documents(sample_data(made, bound, plan.seed))
@@ -270,14 +269,14 @@ def _without(data: TrainingData, held: HeldOut) -> TrainingData:
 
 EVALUATOR_NAME = "dev"
 MAX_DEV_QUERIES = 300
-"""Queries of a data set that are asked at each check."""
+"""Most development queries of a data set at each check."""
 
 RANKED_CANDIDATES = 19
-"""Texts that a reranker orders beside the right one."""
+"""Wrong texts that a reranker orders beside the right text."""
 
 
 def retrieval_evaluator(data_sets: Sequence[DataSet], seed: int = 0) -> Any:
-    """Asks each data set's development queries of its own tools; None where there are none.
+    """Evaluator by each data set's development queries over its tools; None without queries.
 
     The mean of nDCG@10 over the data sets decides.
     """
@@ -289,7 +288,7 @@ def retrieval_evaluator(data_sets: Sequence[DataSet], seed: int = 0) -> Any:
 
 
 def ranking_evaluator(data_sets: Sequence[DataSet], guide: DenseEncoder, seed: int = 0) -> Any:
-    """Orders each development query's best twenty candidates; None where there are no queries."""
+    """Evaluator by the order of twenty candidates of each development query; None without any."""
     module = import_train("sentence_transformers.cross_encoder.evaluation")
     parts = _parts(data_sets, seed)
     if not parts:
@@ -337,7 +336,7 @@ def _retrieval(module: Any, part: TrainingData) -> Any:
 
 
 def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
-    """Several evaluators as one figure (the library's own takes each one's first: accuracy)."""
+    """Mean of several evaluators' nDCG@10 (the library's own would average accuracies)."""
     base = import_train("sentence_transformers.base.evaluation").BaseEvaluator
 
     class MeanOfSets(base):
@@ -360,7 +359,7 @@ SIGNIFICANCE_LEVEL = 0.05
 class Change:
     """A measure of a data set before and after.
 
-    `p` is that of a paired randomisation test of this measure alone.
+    `p` is the p-value of a paired randomisation test of this measure.
     """
 
     data_set: str
@@ -372,9 +371,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class TrainingVerdict:
-    """Verdict on a training: `better` or `worse` only where chance is no likely reason.
+    """Verdict on a training: `better` or `worse` only if the difference is significant.
 
-    nDCG@10 decides, in the mean over the data sets; `p` is that of a paired randomisation test.
+    The mean nDCG@10 over the data sets decides, by a paired randomisation test with p-value `p`.
     """
 
     outcome: Literal["better", "no difference", "worse"]
@@ -420,7 +419,7 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
                 COMPARED_MEASURES, before.mean(axis=0), after.mean(axis=0), tests, strict=True
             )
         )
-        # Every data set weighs the same, however many queries it has.
+        # Data sets weigh alike, whatever their number of queries.
         deciding.append(differences[:, :1] / len(differences) / len(found.sets))
     if not deciding:
         return TrainingVerdict("no difference", 1.0, ())
@@ -432,7 +431,7 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
 
 
 def _measure_matrix(system: SystemResult) -> Floats:
-    """float64 [answerable queries, measures]."""
+    """Measures of a system by query: float64 [answerable queries, measures]."""
     rows = [outcome.measures for outcome in system.outcomes if outcome.measures]
     return np.array(
         [[row[measure] for measure in COMPARED_MEASURES] for row in rows], dtype=np.float64

@@ -1,4 +1,4 @@
-"""Trainers of an encoder and of a reranker: the library's, set up, watched and resumed."""
+"""Trainers of an encoder and a reranker, by the library's trainer, with resumed runs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ METRIC = "eval_dev_ndcg@10"
 """Metric of the best checkpoint, where there are development queries."""
 
 StepListener = Callable[[int, int], None]
-"""Is told how many steps are done, and of how many."""
+"""Called with the number of finished steps and of all steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
     """Length and rate of the training loop.
 
-    `rate` is the highest learning rate, reached after the share `warmup` of all steps and then
-    falling to nothing. `checks` is how often in an epoch a checkpoint is written and, where
-    there are development queries, they are asked; after `patience` checks without gain training
-    ends.
+    `rate` is the highest learning rate: it rises over the share `warmup` of all steps, then falls
+    to 0. `checks` is the number of checkpoints in an epoch, each evaluated by development queries
+    if there are any; training ends after `patience` checks without gain.
     """
 
     epochs: int = 1
@@ -52,13 +51,13 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
     evaluator: Any,
     progress: StepListener,
 ) -> dict[str, Any]:
-    """Train, from the last checkpoint in `out` where there is one; the trainer's own account.
+    """Train, from the last checkpoint in `out` if there is one; return the trainer's figures.
 
-    With an `evaluator` the best checkpoint is kept, and training stops in time.
+    With an `evaluator` the best checkpoint is kept, and training stops early.
     """
     transformers = import_train("transformers")
     checked = evaluator is not None
-    # The card of a checkpoint, which nobody reads, takes half a second.
+    # A checkpoint needs no card, which takes half a second.
     model.save_pretrained = partial(model.save_pretrained, create_model_card=False)
 
     class Report(transformers.TrainerCallback):
@@ -86,7 +85,7 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
 
 
 def _arguments(kind: Any, out: Path, loop: LoopSettings, examples: int, *, checked: bool) -> Any:
-    """The trainer's own arguments, of the class `kind`; `checked` by development queries."""
+    """The library's arguments, of the class `kind`; `checked` by development queries."""
     torch = import_train("torch")
     batch = min(loop.batch, examples)
     every = max(1, examples // batch // max(1, loop.checks))
@@ -116,7 +115,7 @@ def _arguments(kind: Any, out: Path, loop: LoopSettings, examples: int, *, check
 
 
 def _quiet() -> None:
-    """Keep the libraries' own bars and reports from the screen: there is one bar, our own."""
+    """Switch off the libraries' progress bars and reports in favour of our own."""
     transformers = import_train("transformers")
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
@@ -124,7 +123,7 @@ def _quiet() -> None:
 
 
 def _last_checkpoint(folder: Path) -> str | None:
-    """The last checkpoint that was written to its end; one that was not is removed."""
+    """The last complete checkpoint; incomplete checkpoints are removed."""
     found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]))
     for path in reversed(found):
         if (path / "trainer_state.json").is_file():
@@ -151,9 +150,9 @@ FIRST_WEIGHT_SHARES = (0.0, 0.25, 0.5)
 class EncoderTraining:
     """Settings to fine-tune an encoder, beside the loop's own.
 
-    `mix` is the share of the base's weights in the result: half-way back a model keeps more of what
-    it could (WiSE-FT, Wortsman et al. 2022). None: the best of `FIRST_WEIGHT_SHARES` on the
-    development queries, half without queries.
+    `mix` is the share of the base's weights in the result: a mixture keeps more abilities of the
+    base (WiSE-FT, Wortsman et al. 2022). None: the best of `FIRST_WEIGHT_SHARES` on the
+    development queries, or 0.5 without queries.
     """
 
     loop: LoopSettings = field(default_factory=LoopSettings)
@@ -172,11 +171,10 @@ def train_encoder(
 ) -> dict[str, Any]:
     """Train from `base` (a folder or a hub name) into `out`, a sentence-transformers folder.
 
-    `data` has negatives, and `vectors` are the guide's of its texts (`negatives.mine`). With an
-    `evaluator` (`development`) the best checkpoint is kept. A run that was killed goes on from
-    its last checkpoint.
+    `data` and the guide's `vectors` come from `data.mine`. With an `evaluator` the best checkpoint
+    is kept. A killed run resumes from its last checkpoint.
 
-    Returns the trainer's own account: steps, seconds, the mean loss, the best figure.
+    Returns the trainer's figures: steps, seconds, mean loss, best measure.
     """
     st = import_train("sentence_transformers")
     loss_kind = import_train("toolcrib.training.loss").MaskedContrastiveLoss
@@ -184,12 +182,12 @@ def train_encoder(
     model: Any = st.SentenceTransformer(
         base,
         model_kwargs={"attn_implementation": "eager"},
-        # Drawing what to drop takes a third of the time, and few passes need no regulariser.
+        # Dropout takes a third of the time, and few epochs need no regulariser.
         config_kwargs={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     )
     model.max_seq_length = ENCODER_TOKENS
     model.model_card_data.generate_widget_examples = False
-    # Vectors of words that move learn the training texts' words best, and forget others.
+    # Trained word embeddings would overfit the training texts' words, and forget others.
     model[0].auto_model.embeddings.requires_grad_(requires_grad=False)
     start = {name: value.detach().clone() for name, value in model.state_dict().items()}
     account = _fit(
@@ -209,7 +207,7 @@ def train_encoder(
 
 
 def _mix_weights(model: Any, start: dict[str, Any], share: float | None, evaluator: Any) -> float:
-    """Put the wanted share of the first weights into the model, or the share that serves best."""
+    """Mix a share of the first weights into the model; None takes the best share."""
     trained = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     def load(share: float) -> None:
@@ -239,12 +237,12 @@ def _encoder_rows(data: TrainingData) -> Any:
 
 
 def _trainer(sources: Sequence[str], seed: int) -> Any:
-    """The library's trainer with our own order of batches."""
+    """The library's trainer class, with our own batches."""
     base = import_train("sentence_transformers").SentenceTransformerTrainer
     sampler = import_train("sentence_transformers.base.sampler").DefaultBatchSampler
 
     class Batches(sampler):
-        """Batches of one source and mixed ones, in an order of the epoch's own."""
+        """Batches of one source and mixed batches, in another order in each epoch."""
 
         def __iter__(self) -> Iterator[list[int]]:
             return iter(self._draw_batches())
@@ -256,7 +254,7 @@ def _trainer(sources: Sequence[str], seed: int) -> Any:
             return batches(sources, self.batch_size, seed=seed + self.epoch)
 
     class Trainer(base):
-        """The trainer; sentence-transformers asks for this override where batches are one's own."""
+        """The trainer; this override is sentence-transformers' way to set batches."""
 
         def get_batch_sampler(self, dataset: Any, batch_size: int, **options: Any) -> Any:
             return Batches(dataset, batch_size=batch_size, **options)
@@ -297,7 +295,7 @@ def train_reranker(
         model_kwargs={"attn_implementation": "eager"},
         config_kwargs={"num_hidden_layers": settings.layers},
     )
-    # Query and text are told apart by the mark between them: the graph that ships has one type.
+    # No token types: a separator stands between query and text, and our graph has one type.
     model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
     model.model_card_data.generate_widget_examples = False
     model[0].model.base_model.embeddings.requires_grad_(requires_grad=False)
