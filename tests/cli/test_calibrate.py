@@ -154,7 +154,7 @@ class TestFromFeedback:
     def test_a_log_alone_does_not_say_what_to_do(self, shell: Shell) -> None:
         done = shell("calibrate", "decisions.jsonl", "--reset")
         assert done.returncode == 2
-        assert "it goes with --from-feedback" in done.stderr
+        assert "needs --from-feedback" in done.stderr
 
 
 class TestSearching:

@@ -79,7 +79,7 @@ def test_what_stands_beside_the_sources_is_said_of_their_tools(shell):
     first = shell.json("index", "tools")
     assert (first["added"], first["refused"]) == (3, [])
     assert [each["place"] for each in first["dropped"]] == ["x"]
-    assert "x: fits no tool's id" in shell("index", "tools").stdout
+    assert "x: matches no tool's id" in shell("index", "tools").stdout
     shown = shell.json("show", "mail/send_mail")
     assert (shown["sensitivity"], shown["enrichment"]["purpose"]) == ("pii", "Tell a friend.")
     other = shell.write("other.yaml", {"tools": {"*": {"tags": ["all"]}}})
@@ -267,7 +267,7 @@ def test_as_with_json_names_what_no_provider_takes(shell):
         assert list(found["names"].values()) == ["list_mails"]
         assert len(found["tools"]) == 1
         assert found["left_out"] == [
-            {"id": "list_all_mails", "reason": "its arguments are no object"}
+            {"id": "list_all_mails", "reason": "its arguments are not an object"}
         ]
     done = shell("search", "list mails", "--as", "anthropic")
     [definition] = json.loads(done.stdout)
@@ -433,7 +433,7 @@ def test_a_deep_check_finds_what_is_stored_and_is_not_what_the_text_gives(shell,
     told = json.loads(shell("doctor", "--deep", "--json").stdout)
     assert {problem["what"] for problem in told["problems"]} == {
         "the tool 'other': its vector is not that of its text",
-        "the tool 'changed': is not what its text gives: digest",
+        "the tool 'changed': differs from its text: digest",
     }
 
 
@@ -486,7 +486,7 @@ def test_doctor_says_in_sentences_what_is_wrong_with_settings_that_were_accepted
     wanted = {
         "nowhere is not a model folder": "set encoder.reranker: null",
         "the collection 'barn' holds no passages": "toolcrib index-docs PATH... --collection barn",
-        "tools.servers allows 'mial', of which the index holds no tool; did you mean 'mail'?": (
+        "tools.servers allows 'mial', but the index has no such server; did you mean 'mail'?": (
             "index the tools of mial"
         ),
         "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean 'mail/send_mail'": (

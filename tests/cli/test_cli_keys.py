@@ -24,7 +24,7 @@ def test_a_key_is_shown_once_and_holds(shell, ring):
     (text,) = done.stdout.split()
     caller = ring.verify(text)
     assert (caller.name, caller.may_write, caller.grant.namespaces) == ("ann", False, ("default",))
-    assert done.stderr == f"key {caller.key_id} for ann in .toolcrib; it is shown this once:\n"
+    assert done.stderr == f"key {caller.key_id} for ann in .toolcrib, shown only now:\n"
     for listing in (shell("keys", "list"), shell("keys", "list", "--json")):
         assert "ann" in listing.stdout
         assert text.split("_")[2] not in listing.stdout

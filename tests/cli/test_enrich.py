@@ -69,7 +69,7 @@ def test_it_is_kept_in_the_database_of_records_where_the_settings_say_so(shell, 
     assert "dropped" not in shell.json("index", shell.write("one.jsonl", TOOLS[0]))
     assert shell.json("show", "mail/send_mail")["enrichment"]["purpose"] == ANSWER["purpose"]
     shell.write("toolcrib.yaml", {"enrichments": "database", "store": ":memory:"})
-    assert "no place to stay" in shell("enrich", source).stderr
+    assert "set it to `file`" in shell("enrich", source).stderr
 
 
 def test_what_is_held_back_or_refused_is_shown_and_sent_to_no_model(shell, server):

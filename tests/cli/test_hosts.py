@@ -274,7 +274,7 @@ class TestInstall:
         ("arguments", "noun"),
         [
             (("cursr",), "cursor"),
-            (("cursor", "--undo"), "undone"),
+            (("cursor", "--undo"), "nothing to undo"),
             (("cursor", "--config", "none.json"), "none.json"),
             (("cursor", "--env", "NOT_SET_1"), "NOT_SET_1"),
         ],

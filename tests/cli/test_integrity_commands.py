@@ -134,7 +134,7 @@ class TestApprove:
     def test_who_types_nothing_is_asked_once(self, held, typed):
         done = held("approve", "sums/add", stdin=typed)
         assert done.returncode == 2
-        assert done.stderr.count("digest, to approve it") == 1
+        assert done.stderr.count("digest, to approve this version") == 1
         assert "\nerror: an approval names the digest" in done.stderr
 
     @pytest.mark.parametrize("how", [("sums/add",), ("--all",), ("--all", "--json")])

@@ -102,7 +102,7 @@ def test_a_page_is_written_where_it_can_be(shell):
     ("arguments", "said"),
     [
         (["nothing.json"], "there is no such file or folder"),
-        (["--server", "post"], "it goes with sources"),
+        (["--server", "post"], "needs sources"),
         (["tools.jsonl", "--ignore", "spelling"], "not-found"),
     ],
 )

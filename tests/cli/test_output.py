@@ -54,7 +54,7 @@ def test_quiet_leaves_the_answer_alone_standing(indexed, place):
 @pytest.mark.slow
 def test_verbose_tells_what_is_worked_on_and_where_an_error_came_from(indexed):
     done = indexed.process("list", "-v")
-    assert "in the store .toolcrib" in done.stderr
+    assert "using the store .toolcrib" in done.stderr
     done = indexed.process("show", "nobody", "-v")
     assert done.returncode == 2
     assert "UnknownToolError" in done.stderr

@@ -103,10 +103,10 @@ def test_what_is_done_and_goes_on_promises_no_end():
 @pytest.mark.parametrize(
     ("reports", "rebuilt", "said"),
     [
-        ((), False, "no tool was written; the same command begins anew"),
+        ((), False, "no tool was written; the same command starts again"),
         ((HALF,), False, "90 tools kept; the same command does the rest"),
         ((HALF, GRAPH), False, "100 tools kept; the same command does the rest"),
-        ((HALF,), True, "the index that was there still answers; the same command begins anew"),
+        ((HALF,), True, "the old index is still in use; the same command starts again"),
     ],
 )
 def test_ended_early_it_says_what_is_kept(reports, rebuilt, said, capsys):
@@ -137,10 +137,10 @@ def test_the_share_of_an_index_run_goes_by_the_length_of_texts(tmp_path, setting
 
 
 def test_ended_training_names_its_last_checkpoint(tmp_path):
-    assert "begins anew" in train._interruption_note(tmp_path)
+    assert "starts again" in train._interruption_note(tmp_path)
     written = tmp_path / "work" / "checkpoints" / "checkpoint-20"
     written.mkdir(parents=True)
-    assert "begins anew" in train._interruption_note(tmp_path)
+    assert "starts again" in train._interruption_note(tmp_path)
     (written / "trainer_state.json").write_text("{}")
     assert train._interruption_note(tmp_path).startswith(
         f"the last checkpoint is in {written.parent};"

@@ -46,7 +46,7 @@ def test_a_revoked_key_is_none(shell):
 def test_without_keys_others_are_not_served(shell, host):
     done = shell("serve", "--insecure-local", "--host", host, "--port", "0")
     assert done.returncode == 2
-    assert "goes with a loopback host" in done.stderr
+    assert "needs a loopback host" in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -179,7 +179,7 @@ def test_what_a_service_learned_is_shown_switched_replayed_and_taken_back(shell,
 
 def test_where_a_service_learns_nothing_it_says_so(shell, service):
     done = shell("learn", **service)
-    assert "learning.enabled is off" in done.stderr
+    assert "set learning.enabled" in done.stderr
 
 
 def test_a_service_chooses_by_its_own_questions_and_capabilities(shell, careful):

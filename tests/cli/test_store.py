@@ -40,7 +40,7 @@ def test_a_refused_plan_makes_no_collection(shell):
     with running() as server:
         assert shell("index", tools, "--store", server.url).returncode == 0
         done = shell("store", "init", "--on-disk", "--store", server.url)
-        assert "'toolcrib' is there already, with on_disk" in done.stderr.replace("\n", " ")
+        assert "'toolcrib' exists already, with on_disk" in done.stderr.replace("\n", " ")
         made = [r.path for r in server.requests if r.method == "PUT" and r.path.endswith(".g0001")]
         assert made == ["/collections/toolcrib.g0001"]
 
@@ -54,11 +54,11 @@ def test_namespaces_get_shards_of_their_own_and_the_default_one_none(shell):
             shards = [each["tenant_shards"] for each in found["collections"]]
             assert shards == [None, None, ["acme", "zoo"], ["acme", "zoo"]]
         other = shell("store", "init", "--tenant-shard", "acme", "--store", server.url)
-        assert "is there already, with tenant_shards ('acme', 'zoo')" in other.stderr
+        assert "exists already, with tenant_shards ('acme', 'zoo')" in other.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("Acme", "is no namespace"), ("default", "has collections of its own")]
+    ("name", "why"), [("Acme", "is no namespace"), ("default", "has its own collections")]
 )
 def test_what_can_be_no_namespace_with_a_shard_gets_none(shell, name, why):
     with running() as server:

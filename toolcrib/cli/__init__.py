@@ -9,14 +9,14 @@ __all__ = ["Process", "main"]
 
 
 class Process:
-    """Process of the command line; `runs_one_command` where it ends after that command."""
+    """Process of the command line; `runs_one_command` if it ends after one command."""
 
     runs_one_command = False
 
 
 def main() -> None:
     """Run `toolcrib`; a user's mistake ends in one line and an exit code, never a stack trace."""
-    # Libraries draw bars of their own over ours, and into logs, unless told before they load.
+    # Libraries would draw their own progress bars; these variables must be set before they load.
     for bars in (
         "TQDM_DISABLE",
         "HF_HUB_DISABLE_PROGRESS_BARS",
@@ -31,7 +31,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`toolcrib list | head`).
+        # The reader of our output has closed it (`toolcrib list | head`).
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:  # noqa: BLE001 -- what is not ours is raised on

@@ -1,4 +1,4 @@
-"""The commands, gathered; what they share: settings, how much is said, errors in words."""
+"""The commands, and what they share: settings, verbosity, and error output."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ COMMANDS = {
     "docs": ".docs:docs",
     "schema": ".docs:schema",
 }
-"""The module of a command, and in it the function, or the group of further commands.
+"""Module of each command, and its function or group of subcommands there.
 
-Those that start another application stand above all of them, in `toolcrib.serve`.
+Commands that start another application are in `toolcrib.serve`.
 """
 
 
 class Commands(TyperGroup):
-    """Imports a command when it is asked for: most need what others do not."""
+    """Imports a command only when it runs, as commands need different packages."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        # For whoever looks for a name like a mistyped one.
+        # Click reads these names to suggest one for a mistyped command.
         self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 -- they are always these
-        """One of them, None where there is none of that name."""
+        """The command of this name, or None."""
         return load(cmd_name) if cmd_name in COMMANDS else None
 
 
@@ -90,7 +90,7 @@ def _alone(name: str, command: Callable[..., Any]) -> typer.Typer:
 
 
 def command_leaves(command: Any) -> Iterator[Any]:
-    """The commands that do something: this one, or those of this group."""
+    """The command itself, or all subcommands of a group."""
     if not isinstance(command, TyperGroup):
         yield command
         return
@@ -99,13 +99,13 @@ def command_leaves(command: Any) -> Iterator[Any]:
 
 
 MORE_HELP = "More: toolcrib docs commands"
-"""End of the help of a command: the page of all commands."""
+"""Last line of the help of a command."""
 
 
-# -- how much is said ------------------------------------------------------------------------
+# -- verbosity -------------------------------------------------------------------------------
 
 SHARED_OPTIONS = ("quiet", "verbose")
-"""Options that may stand before a command and behind it."""
+"""Options that may stand before or after the command."""
 
 
 def _say_less(value: bool) -> bool:  # noqa: FBT001 -- typer calls it with the flag's value
@@ -124,7 +124,7 @@ def _say_more(value: int) -> int:
 Quiet: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", callback=_say_less, help="Say nothing but answers, warnings and errors."
+        "--quiet", "-q", callback=_say_less, help="Print only answers, warnings and errors."
     ),
 ]
 Verbose: TypeAlias = Annotated[
@@ -135,14 +135,14 @@ Verbose: TypeAlias = Annotated[
         count=True,
         show_default=False,
         callback=_say_more,
-        help="Say what is done, and where an error came from; twice: all that is logged.",
+        help="Print the steps and the origin of errors; twice: print all log records.",
     ),
 ]
 
 
 @cache
 def _shared_options() -> Any:
-    """A command with the options that all have; what they do, their callbacks have done."""
+    """Parameters of the shared options; their callbacks do the work."""
 
     def accept_shared_options(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...
 
@@ -177,7 +177,7 @@ def _configure(
     context: typer.Context,
     settings: Annotated[
         Path | None,
-        typer.Option(help="Settings file; default: toolcrib.yaml in this folder, if there is one."),
+        typer.Option(help="Settings file; default: toolcrib.yaml in this folder, if it exists."),
     ] = None,
     version: Annotated[  # noqa: ARG001 -- its callback does the work
         bool,
@@ -191,11 +191,11 @@ def _configure(
 
 
 def report(error: Exception, *, as_json: bool) -> int:
-    """Say what went wrong and return the exit code; what is not ours is raised on."""
+    """Print our own errors and return the exit code; re-raise all other errors."""
     if not isinstance(error, ToolcribError):
         raise error
     from toolcrib.problems import exit_code
 
     print_error(error, as_json=as_json)
-    logger.info("it came from", exc_info=error)
+    logger.info("origin of the error", exc_info=error)
     return exit_code(error)

@@ -31,7 +31,7 @@ def classify(
     config: Annotated[
         Path,
         typer.Argument(
-            help="The question with its classes, YAML or JSON; of a service: its name there."
+            help="File of a question with classes, YAML or JSON; with --url a question's name."
         ),
     ],
     text: Annotated[str | None, typer.Argument(help="What a user says.")] = None,
@@ -46,12 +46,12 @@ def classify(
     ] = None,
     outputs: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="What earlier nodes gave, by their names, for run_if."),
+        typer.Option(metavar="JSON", help="Outputs of earlier nodes, by node, for run_if."),
     ] = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Say which class of a question fits a text: by a language model, or without one."""
+    """Classify a text by a question, with or without a language model."""
     if (text is None) == (batch is None):
         raise typer.BadParameter("give a text or --batch", param_hint="TEXT")
     given = _variables(variable or [])
@@ -67,7 +67,7 @@ def classify(
                 found = ask(line)
                 _print(found, _class_parts(found), line, json=json)
             except QuestionRenderError as error:
-                # Lines stay in step: a bad one is answered with its error.
+                # A bad line is answered with its error, so that answers match lines.
                 answer = {"branch": None, "error": str(error)}
                 print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
 
@@ -76,7 +76,7 @@ def classify(
 def _classifying(
     config: Path, url: str | None, settings: Settings
 ) -> Generator[Callable[..., Classification]]:
-    """Classifier of a question: of a file here, or of the service named on the line."""
+    """Classifier by a question of a file, or of the named service."""
     service = url or (None if config.is_file() else settings.url)
     if service is None:
         from toolcrib import build
@@ -100,7 +100,7 @@ def _outputs(given: str | None) -> dict[str, Any]:
     except ValueError as error:
         raise typer.BadParameter(f"is not JSON: {error}", param_hint="--outputs") from None
     if not isinstance(found, dict):
-        raise typer.BadParameter("must be an object by names of nodes", param_hint="--outputs")
+        raise typer.BadParameter("must be an object with names of nodes", param_hint="--outputs")
     return cast("dict[str, Any]", found)
 
 
@@ -116,7 +116,7 @@ def _class_parts(found: Classification) -> list[str]:
 def _print(
     found: Classification | CapabilitySelection, parts: Sequence[str], text: str, *, json: bool
 ) -> None:
-    """A choice in one line, with the text that it was made for unless that is empty."""
+    """Print a choice in one line, with its text unless empty."""
     if json:
         print_json(as_json(found))
         return
@@ -132,7 +132,7 @@ def select(
     context: typer.Context,
     text: Annotated[str | None, typer.Argument(help="What a user says.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="The capabilities; default: capabilities.file.")
+        Path | None, typer.Option(help="File of capabilities; default: capabilities.file.")
     ] = None,
     url: Url = None,
     batch: Annotated[
@@ -140,7 +140,7 @@ def select(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say which capabilities a text needs: by a language model, or without one."""
+    """Select the capabilities that a text needs, with or without a language model."""
     if (text is None) == (batch is None):
         raise typer.BadParameter("give a text or --batch", param_hint="TEXT")
     with _selecting(config, url, load_settings(context.obj)) as select:
@@ -154,7 +154,7 @@ def select(
 def _selecting(
     config: Path | None, url: str | None, settings: Settings
 ) -> Generator[Callable[[str], CapabilitySelection]]:
-    """Selector of the capabilities of a file here, or of a service."""
+    """Selector of the capabilities of a file, or of a service."""
     if config is not None and url is not None:
         raise typer.BadParameter("name either a file or a service", param_hint="--url")
     service = url or (None if config else settings.url)
@@ -172,10 +172,10 @@ def _selecting(
 
 def allowlist(
     url: Annotated[
-        str, typer.Argument(metavar="SQLALCHEMY_URL", help="As in postgresql://user@host/name.")
+        str, typer.Argument(metavar="SQLALCHEMY_URL", help="Such as postgresql://user@host/name.")
     ],
     schema: Annotated[
-        str | None, typer.Option(help="Which schema; default: the database's own.")
+        str | None, typer.Option(help="Schema; default: the database's default schema.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--out", help="Write the file here.")] = None,
     json: Json = False,

@@ -24,7 +24,7 @@ def docs(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Read a page of the manual here, or list all pages."""
+    """Print a page of the manual, or list all pages."""
     pages = _pages()
     if topic is None:
         titles = {name: _title(path) for name, path in pages.items()}
@@ -42,7 +42,7 @@ def docs(
 
 
 def _pages() -> dict[str, Path]:
-    """Pages by topic: those of the wheel, or of the repository that the package stands in."""
+    """Pages by topic: from the wheel, or from the package's repository."""
     package = Path(toolcrib.__file__).parent
     folder = next(place for place in (package / "docs", package.parent / "docs") if place.is_dir())
     return {
@@ -95,7 +95,7 @@ def schema(
 
 
 def _overlay_schema() -> dict[str, Any]:
-    """Schema of an overlay, with every name that a field goes by."""
+    """Schema of an overlay, with all aliases of fields."""
     from toolcrib.indexers.overlay import OverlayEntry
 
     entry = OverlayEntry.model_json_schema(by_alias=False)

@@ -1,4 +1,4 @@
-"""`toolcrib doctor`: what is installed, and what is wrong with models, settings and the index."""
+"""`toolcrib doctor`: installed packages, and problems of models, settings and the index."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
 
 MAX_REPORTED_FAULTS = 50
-"""Faults of an index that are listed one by one."""
+"""Most faults of an index that are listed."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Health:
     problems: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     def problem(self, what: str, mend: str) -> None:
-        """Note something wrong."""
+        """Add a problem and its remedy."""
         self.problems.append({"what": what, "mend": mend})
 
 
@@ -64,11 +64,11 @@ def doctor(
     store: StoreOption = None,
     url: Url = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Encode all anew, and compare it with what is stored.")
+        bool, typer.Option("--deep", help="Encode everything again, and compare with the store.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check engine, models and index, and say what is wrong; exits with 1 when something is."""
+    """Check engine, models and index, and list problems; exit with 1 if there are any."""
     health = Health()
     health.facts["versions"] = {"python": platform.python_version(), **_versions()}
     try:
@@ -116,12 +116,12 @@ def _check_service(url: str, settings: Settings, health: Health) -> None:
         return
     facts |= {"engine": info.engine, "tools": info.points, "collections": collections, **identity}
     if not info.points and not any(collections.values()):
-        what = f"no tool and no passage is in reach at {url}"
+        what = f"the service at {url} has no tool and no passage for this key"
         health.problem(what, f"toolcrib index SOURCE... --url {url}")
 
 
 def _check_models(settings: Settings, health: Health) -> Settings | None:
-    """Settings to open the index with: without a reranker that fails; None if the encoder fails."""
+    """Settings for opening the index, without a failing reranker; None if the encoder fails."""
     facts: dict[str, Any] = {"dense": settings.encoder.dense, "reranker": settings.encoder.reranker}
     health.facts["models"] = facts
     try:
@@ -146,7 +146,7 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
 
 
 def _mending_model(error: ToolcribError, without: str) -> str:
-    return f"{_install(error) or 'name a model that is there'}, or set {without}"
+    return f"{_install(error) or 'name an existing model'}, or set {without}"
 
 
 def _install(error: ToolcribError) -> str:
@@ -159,7 +159,7 @@ READS_MORE = {
     "py3langid": ("language of a turn", "told", "not told"),
     "stdnum": ("national and tax numbers", "by their check digits", "by the word beside them"),
 }
-"""Effects of the extra `context`, by its modules: the subject, with the module and without."""
+"""Modules of the extra `context`: what each detects, with the module and without."""
 
 
 def _check_context(settings: Settings, health: Health) -> None:
@@ -175,7 +175,7 @@ def _check_context(settings: Settings, health: Health) -> None:
 
 
 def _check_files(settings: Settings, health: Health) -> None:
-    """Files that settings name, which nothing reads before they are first needed."""
+    """Check the files that settings name, which are else read only at first use."""
     from toolcrib.router.choices.capabilities import CapabilityRegistry
     from toolcrib.router.choices.questions import load_question
 
@@ -229,7 +229,7 @@ def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
     for name in sorted((tools.servers or frozenset[str]()) - servers.keys()):
         hint = did_you_mean(nearest(name, servers))
         health.problem(
-            f"tools.servers allows {name!r}, of which the index holds no tool{hint}",
+            f"tools.servers allows {name!r}, but the index has no such server{hint}",
             f"index the tools of {name}, or correct tools.servers",
         )
     for what in crib.tools.settings_warnings():
@@ -248,7 +248,7 @@ def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
     for what, kind in unknown_labels(pairs, labels):
         health.problem(what, f"correct its `answers`, or add to context.labels.{kind}")
     if (own.labels or own.cues) and not crib.turns.has_fitted_labels():
-        what = "the labels or cues of the settings are not fitted yet: first turns wait for that"
+        what = "the labels or cues of the settings are not fitted yet, so first turns are slow"
         health.problem(what, "toolcrib calibrate --labels")
 
 
@@ -256,7 +256,7 @@ MENDING: dict[type[ToolcribError], str] = {
     StoreLockedError: "stop the other process, or name another folder with --store",
     StoreUnavailableError: "start the Qdrant server, or correct `store` and `server.api_key`",
     StoreDamagedError: REMAKE,
-    StoreWriteError: "make room on the disk, and see that the folder may be written to",
+    StoreWriteError: "free space on the disk, and give this user the right to write to the folder",
     IndexMismatchError: "toolcrib index --rebuild --store {location}",
 }
 
@@ -270,23 +270,23 @@ def _check_faults(crib: Crib, health: Health) -> None:
         for name, why in faults[:MAX_REPORTED_FAULTS]:
             health.problem(f"the {kind} {name!r}: {why}", mend)
         if len(faults) > MAX_REPORTED_FAULTS:
-            health.problem(f"{len(faults) - MAX_REPORTED_FAULTS} more of them: {kind}", mend)
+            health.problem(f"{len(faults) - MAX_REPORTED_FAULTS} more faults: {kind}", mend)
 
 
 def _check_records(location: str, settings: Settings, health: Health) -> None:
-    """Keys, approvals and decisions, which the index alone does without."""
+    """Check keys, approvals and decisions, which are outside the index."""
     try:
         with closing(build.open_records_db(location, settings)) as records_db:
             records_db.tables()
     except (MissingExtraError, StoreUnavailableError):
-        return  # which the index reports
+        return  # the check of the index reports this
     except ToolcribError as error:
         full = isinstance(error, StoreWriteError)
         health.problem(str(error), MENDING[StoreWriteError] if full else "toolcrib docs backup")
 
 
 def _check_space(location: str, health: Health) -> None:
-    """Room on a folder's disk: without it questions are answered, and writes refused."""
+    """Check the free space of a folder's disk: without space writes are refused."""
     if build.is_url(location):
         return
     from toolcrib.store.qdrant_edge import MIN_FREE_BYTES
@@ -313,7 +313,7 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
                 _check_faults(crib, health)
     except ToolcribError as error:
         kinds = (mend for kind, mend in MENDING.items() if isinstance(error, kind))
-        mend = next(kinds, "correct what it names, then look again")
+        mend = next(kinds, "correct the cause that it names, then run toolcrib doctor again")
         health.problem(str(error), mend.format(location=location))
         return
     health.facts["index"] |= {
@@ -330,5 +330,5 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
     if fields := ", ".join(info.unindexed_fields):
         health.problem(
             f"filters scan every point, as these fields lack a payload index: {fields}",
-            "make room on the disk, then toolcrib doctor: whoever opens the index makes them",
+            "free space on the disk, then run toolcrib doctor: opening the index makes them",
         )

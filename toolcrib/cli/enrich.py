@@ -1,4 +1,4 @@
-"""`toolcrib enrich`: a language model writes what the authors of tools left out."""
+"""`toolcrib enrich`: a language model writes search texts about tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from toolcrib.settings import Settings, load_settings
 
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 250
-"""Estimated tokens of an answer, before any is counted."""
+"""Estimated tokens of an answer, before the first answer is counted."""
 
 NO_MODEL_MESSAGE = (
     "no language model is set; name one: TOOLCRIB_LLM__MODEL and TOOLCRIB_LLM__BASE_URL"
@@ -55,21 +55,21 @@ def enrich(
         Path | None,
         typer.Option(
             "--out",
-            help="What is written; what it holds already stays. "
-            "Default: enrichment.jsonl beside the first source, or what `enrichments` says.",
+            help="File to write; its other entries stay. "
+            "Default: enrichment.jsonl beside the first source, or the place of `enrichments`.",
         ),
     ] = None,
     server: SourceServer = None,
     format: SourceFormat = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say calls, tokens and cost, and ask nothing.")
+        bool, typer.Option("--dry-run", help="Print calls, tokens and cost; call no model.")
     ] = False,
     review: Annotated[
-        bool, typer.Option("--review", help="Show what was written, and what it replaces.")
+        bool, typer.Option("--review", help="Show the new texts, and the texts they replace.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Have a language model write what tools are good for; only what changed is asked for again."""
+    """Let a language model describe the uses of tools; unchanged tools are skipped."""
     settings = load_settings(context.obj)
     entries = _public_entries(require_entries(read_tools(sources, server, format)), settings)
     found: dict[str, ToolSpec] = {}
@@ -111,18 +111,20 @@ def enrich(
 def _enrichment_file(
     beside: Path, settings: Settings, named: Path | None
 ) -> Generator[KeptEnrichments]:
-    """File of enrichments: as named, beside the sources, or as set."""
+    """Enrichments in the named file, else beside the sources or in the database of the settings."""
     if named is not None or settings.enrichments == "file":
         yield EnrichmentFile(beside)
         return
     if settings.store == build.MEMORY:
-        raise SettingsError("enrichments: database has no place to stay where store is :memory:")
+        raise SettingsError(
+            "enrichments is `database`, which :memory: lacks: set it to `file`, or name a store"
+        )
     with closing(build.open_records_db(settings.store, settings)) as records_db:
         yield EnrichmentTable(records_db, DEFAULT_NAMESPACE)
 
 
 def _public_entries(entries: Sequence[Entry], settings: Settings) -> Sequence[Entry]:
-    """The entries, without what is held back from models: as `toolcrib index` judges it."""
+    """The entries, without tools that `toolcrib index` would hold back from models."""
     specs = [item for _, item in entries if isinstance(item, ToolSpec)]
     if not settings.audit or not blocks(audit_all(specs)):
         return entries
@@ -130,7 +132,7 @@ def _public_entries(entries: Sequence[Entry], settings: Settings) -> Sequence[En
         return Quarantine(records_db, DEFAULT_NAMESPACE).screen_entries(entries)
 
 
-KEPT_ENRICHMENTS_NOTE = "what was written stays; the same command does the rest"
+KEPT_ENRICHMENTS_NOTE = "texts written so far are kept; the same command writes the rest"
 
 
 def _ask_model(
@@ -149,7 +151,7 @@ def _ask_model(
 async def _until_stopped(
     enricher: Enricher, asked: Sequence[Question], told: Callable[[int, int], None]
 ) -> EnrichmentReport:
-    """Run; the first signal waits for answers under way, the second one does not."""
+    """Run; the first signal waits for running requests, the second signal does not."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
 
@@ -159,7 +161,7 @@ async def _until_stopped(
         for each in signals:
             loop.remove_signal_handler(each)
 
-    # Windows has none, and neither has a thread that is not the first.
+    # Windows and threads other than the main thread have no signal handlers.
     with suppress(NotImplementedError, RuntimeError, ValueError):
         for each in signals:
             loop.add_signal_handler(each, stop)
@@ -193,13 +195,13 @@ def _say(summary: dict[str, int], report: EnrichmentReport, where: str) -> None:
     print_refusals("dropped", report.dropped)
     print_refusals("failed", report.failed)
     if summary["left"]:
-        out.print(f"[yellow]{summary['left']} left[/]: the same command asks for them")
+        out.print(f"[yellow]{summary['left']} left[/]: the same command writes them")
 
 
 def _changes(
     specs: Iterable[ToolSpec], before: Enrichments, lines: Mapping[str, EnrichmentLine]
 ) -> list[dict[str, Any]]:
-    """By tool what its author says, what is written beside it, and what of it was before."""
+    """For each tool: its author's description, the new texts, and the former texts."""
     return [
         {
             "id": spec.id,

@@ -74,18 +74,18 @@ def index(
     server: SourceServer = None,
     format: SourceFormat = None,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove tools that no source names.")
+        bool, typer.Option("--prune", help="Remove tools that no source has.")
     ] = False,
     strict: Strict = False,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="First renew an index that other models made.")
+        bool, typer.Option("--rebuild", help="First rebuild an index that other models made.")
     ] = False,
     no_audit: NoAudit = False,
     overlay: Overlays = None,
     enrichment: EnrichmentFiles = None,
     json: Json = False,
 ) -> None:
-    """Read tools from any mix of sources; what has not changed is left alone."""
+    """Index tools from any mix of sources; unchanged tools are skipped."""
     from toolcrib.indexers.enrichment import ENRICHMENT_NAME, companion_files
     from toolcrib.indexers.overlay import OVERLAY_NAME
 
@@ -95,7 +95,7 @@ def index(
     settings = load_settings(context.obj)
     use_logins(settings)
     with index_progress(is_rebuilt=rebuild) as listener:
-        # Before anything is opened: sources that cannot be read make no empty index.
+        # Before the store is opened: unreadable sources must not make an empty index.
         read = ReadSources(read_tools(sources or (), server, format))
         if read.only_refusals is not None:
             report = IndexReport(refused=read.only_refusals)
@@ -120,7 +120,7 @@ def index(
 
 
 def _count_index(crib: Crib | RemoteCrib, tools: int, passages: int) -> str:
-    """Text for the numbers of an index, with those of all namespaces but the default one."""
+    """Text with the numbers of tools and passages of all namespaces."""
     tools += crib.info()[0].points
     passages += sum(count for _, count in crib.list_collections())
     return f"{count_of(tools, 'tool')} and {count_of(passages, 'passage')}"
@@ -142,7 +142,7 @@ def _stored_enrichments(settings: Settings, read: ReadSources) -> list[Enrichmen
 def _screening(
     settings: Settings, store: str | None, url: str | None, *, off: bool
 ) -> Generator[Screen | None]:
-    """Screening of dangerous tools; None where it is switched off, or a service does it."""
+    """Screening of dangerous tools; None if it is off, or a service does it."""
     if off or not settings.audit or service_of(settings, store, url) is not None:
         yield None
         return
@@ -151,7 +151,7 @@ def _screening(
 
 
 def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:
-    """Say what was done; fail where nothing could be read, or with `strict` anything not."""
+    """Print the report; fail if nothing could be read, or with `strict` if anything was refused."""
     if json:
         print_json(as_json(report))
     else:
@@ -167,31 +167,29 @@ def index_docs(
     ],
     collection: Annotated[
         str,
-        typer.Option(
-            autocompletion=complete_collections, help="The collection that they belong to."
-        ),
+        typer.Option(autocompletion=complete_collections, help="The collection of the documents."),
     ],
     store: StoreOption = None,
     url: Url = None,
     description: Annotated[
-        str | None, typer.Option(help="What the collection is about; presets have their own.")
+        str | None, typer.Option(help="Description of the collection; presets have their own.")
     ] = None,
     example: Annotated[
-        list[str] | None, typer.Option(help="A question that it answers; may be repeated.")
+        list[str] | None, typer.Option(help="Question that the collection answers; repeatable.")
     ] = None,
     sensitivity: Annotated[
-        Sensitivity | None, typer.Option(help=f"The highest in it: {', '.join(SENSITIVITIES)}.")
+        Sensitivity | None, typer.Option(help=f"Highest of it: {', '.join(SENSITIVITIES)}.")
     ] = None,
     fallback: Annotated[
-        bool, typer.Option("--fallback", help="Ask this one where no collection fits.")
+        bool, typer.Option("--fallback", help="Search this collection if no other fits.")
     ] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove its documents that no source names.")
+        bool, typer.Option("--prune", help="Remove documents of it that no source has.")
     ] = False,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Read documents into a collection; what has not changed is left alone."""
+    """Index documents into a collection; unchanged documents are skipped."""
     started = time.perf_counter()
     given = {
         "description": description,
@@ -202,7 +200,7 @@ def index_docs(
     said = {name: value for name, value in given.items() if value is not None}
     wanted = _with_description(preset(collection), said)
     with index_progress(thing="passage") as listener:
-        # Before anything is opened: documents that cannot be read make no empty collection.
+        # Before the store is opened: unreadable documents must not make an empty collection.
         settings = load_settings(context.obj)
         read = _read_documents(settings, sources, collection)
         if read.only_refusals is not None:
@@ -227,7 +225,7 @@ def _read_documents(settings: Settings, sources: list[str], collection: str) -> 
 def collections(
     context: typer.Context, store: StoreOption = None, url: Url = None, json: Json = False
 ) -> None:
-    """List the collections, what they are about, and how many passages they hold."""
+    """List the collections with their descriptions and numbers of passages."""
     with any_crib(context, store, url, ranks=False) as crib:
         counted = crib.list_collections()
     if json:
@@ -242,7 +240,7 @@ def collections(
 
 
 def _describe(crib: Crib | RemoteCrib, wanted: Collection, said: Mapping[str, object]) -> None:
-    """Make a collection known as wanted, or change what was said of one that is known."""
+    """Add a collection, or change the given fields of an existing collection."""
     known = {each.name: each for each, _ in crib.list_collections()}
     there = known.get(wanted.name)
     found = _with_description(there, said) if there else wanted
@@ -260,7 +258,7 @@ def list_tools(
     url: Url = None,
     server: Servers = None,
     tag: Tags = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many, the first.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Print only the first N.")] = None,
     json: Json = False,
 ) -> None:
     """List the tools of the index, by id."""
@@ -281,7 +279,7 @@ def show(
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Show everything that is known of one tool."""
+    """Show all stored facts of a tool."""
     with any_crib(context, store, url, ranks=False, tools_only=True) as crib:
         spec, links = crib.get_tool(tool), crib.tool_links(tool)
     if json:
@@ -297,7 +295,7 @@ def check_tools(
         typer.Argument(
             metavar="ID|FILE",
             autocompletion=complete_tools,
-            help="Ids of tools: server/name; or a file with one a line, `-` for standard input.",
+            help="Ids of tools: server/name; or a file with an id a line, `-` for standard input.",
         ),
     ],
     store: StoreOption = None,
@@ -306,7 +304,7 @@ def check_tools(
     tag: Tags = None,
     json: Json = False,
 ) -> None:
-    """Say of each tool that an agent relies on whether it is ready, or why not.
+    """Check that the tools of an agent are ready to be called, with a reason if not.
 
     Reasons: unknown, disabled, quarantined, out_of_scope.
     """
@@ -327,14 +325,14 @@ def check_tools(
 
 
 def _ids_of(given: str) -> Iterable[str]:
-    """Yield the argument, or the lines of the file or of the input that it names."""
+    """Yield the argument itself, or the lines of the file or input that it names."""
     if given == "-" or Path(given).is_file():
         return (line.strip() for line in lines_of(given))
     return (given,)
 
 
 def _held_specs(context: typer.Context, store: str | None, url: str | None) -> list[ToolSpec]:
-    """The tools that are held back; a service knows its own."""
+    """Held tools of a store; none for a service, which checks its own."""
     settings = load_settings(context.obj)
     if service_of(settings, store, url) is not None:
         return []
@@ -351,7 +349,7 @@ def remove(
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Remove tools from the index; none when one of the ids is unknown."""
+    """Remove tools from the index; if an id is unknown, remove none."""
     with any_crib(context, store, url, writes=True) as crib:
         crib.remove_tools(*tools)
     print_either({"removed": len(tools)}, f"{len(tools)} removed", json=json)

@@ -1,4 +1,4 @@
-"""`toolcrib judge`: a language model labels queries, for who has no labels."""
+"""`toolcrib judge`: a language model labels queries, as a substitute for human labels."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from toolcrib.records import Refusal
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 
-KEPT_GRADES_NOTE = "what was judged stays; the same command does the rest"
+KEPT_GRADES_NOTE = "labels so far are kept; the same command judges the rest"
 
 
 def judge(
     context: typer.Context,
     queries: Annotated[
-        Path, typer.Argument(help="Requests: JSON Lines with id and text, or .txt with one a line.")
+        Path, typer.Argument(help="Queries: JSON Lines with id and text, or .txt, one a line.")
     ],
     file: Annotated[
-        Path, typer.Option("--out", help="Labelled queries; what it holds already stays.")
+        Path, typer.Option("--out", help="File for labelled queries; its queries stay.")
     ] = Path("queries.jsonl"),
     tools: Tools = None,
     store: StoreOption = None,
@@ -59,7 +59,7 @@ def judge(
     if model is None:
         raise SettingsError("there is no language model to judge; set TOOLCRIB_LLM__MODEL")
     if queries.resolve() == file.resolve():
-        raise typer.BadParameter("--out would be written over the queries that are read")
+        raise typer.BadParameter("--out would overwrite the file of the queries")
     rows, refused = _rows(queries)
     before = judged_before(file, model.name)
     left = [row for row in rows if row.id not in before or before[row.id].text != row.text]
@@ -86,7 +86,7 @@ def judge(
 
 
 def _rows(path: Path) -> tuple[list[QueryRow], Sequence[Refusal]]:
-    """The requests of a file, each once, and what cannot be read of it."""
+    """Distinct queries of a file, and its unreadable lines."""
     if path.suffix == ".txt":
         lines = [line for line in lines_of(str(path)) if line.strip()]
         return [QueryRow(id=str(n), text=line) for n, line in enumerate(lines, start=1)], ()
@@ -99,7 +99,7 @@ def _rows(path: Path) -> tuple[list[QueryRow], Sequence[Refusal]]:
 def _crib(
     context: typer.Context, settings: Settings, tools: list[str] | None, store: str | None
 ) -> Generator[Crib]:
-    """The index that is named, or one of the tools that are."""
+    """The named index, or a new index of the named tools."""
     if not tools:
         with open_crib(context, store, ranks=False) as crib:
             yield crib

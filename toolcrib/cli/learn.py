@@ -1,4 +1,4 @@
-"""`toolcrib learn`: lessons of outcomes, their worth, and how they are taken back."""
+"""`toolcrib learn`: show, replay and undo what was learned from outcomes."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def learn(
         typer.Option("--from", metavar="LOG", help="Learn from a log that has users' words."),
     ] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Show what was learned, from whom; the default.")
+        bool, typer.Option("--status", help="Show the examples and their origins; the default.")
     ] = False,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Ask past requests again: what helps goes live.")
+        bool, typer.Option("--replay", help="Replay past requests; activate helpful examples.")
     ] = False,
     undo: Annotated[
         str | None,
         typer.Option(
-            metavar="DAY|KEY|TOOL|CHOICE", help="Take back what a day or key taught, or of a tool."
+            metavar="DAY|KEY|TOOL|CHOICE", help="Remove the examples of a day, key, tool or choice."
         ),
     ] = None,
     on: Annotated[
-        bool | None, typer.Option("--on/--off", help="Let it re-order answers, or leave it aside.")
+        bool | None, typer.Option("--on/--off", help="Re-order answers by examples, or do not.")
     ] = None,
     store: StoreOption = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Learn from requests that ended in a successful call; show it, and take it back."""
+    """Learn from requests that ended in a successful call; show or undo the examples."""
     asked = [from_ is not None, status, replay, undo is not None, on is not None]
     if sum(asked) > 1:
         raise typer.BadParameter("give one of --from, --status, --replay, --undo, --on, --off")
@@ -87,7 +87,7 @@ def learn(
 def _teachable(
     context: typer.Context, store: str | None, url: str | None, *, writes: bool
 ) -> Generator[Crib | RemoteCrib]:
-    """A crib that tells what it learned; of a store also where the settings do not use it."""
+    """A crib with learning; for a store even if learning is off in the settings."""
     from toolcrib import build
     from toolcrib.crib import Crib
 
@@ -110,13 +110,13 @@ def _read_log(crib: Crib | RemoteCrib, context: typer.Context, log: Path) -> Log
 
     learner = crib.turns.learner if isinstance(crib, Crib) else None
     if learner is None:
-        reason = "a service learns of its own decisions; name an index with --store"
+        reason = "a service learns from its own decisions; name an index with --store"
         raise typer.BadParameter(reason, param_hint="--from")
     return learner.read_log(logged_records(context, log)[1])
 
 
 def _known_origins(status: LearningStatus) -> str:
-    """Days and keys that observations are of."""
+    """Days and keys of the observations, as text."""
     days = sorted({day for each in status.tools for day in each.days})
     keys = sorted({key for each in status.tools for key in each.by if key})
     if not days:

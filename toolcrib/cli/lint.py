@@ -1,4 +1,4 @@
-"""`toolcrib lint`: what is wrong with a registry, before anyone is disappointed."""
+"""`toolcrib lint`: problems in the texts of a registry."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def lint(
     format: SourceFormat = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(help="Say nothing of this rule; may be repeated. `audit` is all of its."),
+        typer.Option(help="Skip this rule; may be repeated. `audit` skips all rules of the audit."),
     ] = None,
     for_: Annotated[
         list[Provider] | None,
         typer.Option(
-            "--for", help="Find the definitions that this provider refuses, too; may be repeated."
+            "--for", help="Also find definitions that this provider refuses; may be repeated."
         ),
     ] = None,
     fail_on: Annotated[
         Literal["error", "warning", "info", "never"],
-        typer.Option("--fail-on", help="Exit with 1 for findings as bad, or refusals."),
+        typer.Option("--fail-on", help="Exit with 1 from this severity on, and for refusals."),
     ] = "error",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 when anything was found, or refused.")
+        bool, typer.Option("--strict", help="Exit with 1 for any finding or refusal.")
     ] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
     json: Json = False,
 ) -> None:
-    """Say which tools will not be found, or be taken for others, and how to mend their texts.
+    """Find tools that searches will miss or confuse, and advise how to correct their texts.
 
-    Every tool is asked for by its own purpose, examples and parameters. Nothing is indexed.
+    Every tool is searched by its own purpose, examples and parameters. Nothing is indexed.
     """
     from toolcrib.evaluation import lint as linter
 
@@ -94,7 +94,7 @@ def lint(
         print_json(as_json(report) | {"refused": [as_json(each) for each in refused]})
     else:
         _print(report, refused)
-    # What could not be read was not looked at either: that is no clean result.
+    # A tool that could not be read was not checked: the result is not clean.
     if strict and (report.findings or refused):
         raise typer.Exit(EXIT_NOT_CLEAN)
     if fail_on != "never" and (refused or linter.fails(report.findings, fail_on)):
@@ -107,7 +107,7 @@ def _check(
     from toolcrib.evaluation.lint import LINT_RULES
 
     if not sources and (server or format):
-        raise typer.BadParameter("it goes with sources", param_hint="--server")
+        raise typer.BadParameter("needs sources", param_hint="--server")
     for rule in ignored:
         if rule.partition("/")[0] not in LINT_RULES:
             raise typer.BadParameter(f"known are {', '.join(LINT_RULES)}", param_hint="--ignore")

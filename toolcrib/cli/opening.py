@@ -1,4 +1,4 @@
-"""Opening of the crib that a command works on, embedded or behind a service."""
+"""Opening of a command's crib, embedded or behind a service."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ GATEWAY_STORE = ".toolcrib-gateway"
 
 
 def service_of(settings: Settings, store: str | None, url: str | None) -> str | None:
-    """The URL of the service that a command goes to; None where it opens a store itself."""
+    """The URL of the service that a command uses; None if it opens a store itself."""
     if store is not None and url is not None:
         raise typer.BadParameter("name either a store or a service", param_hint="--url")
     return url if store is not None else url or settings.url
 
 
 def gateway_store(store: str | None, settings: Settings) -> str:
-    """The named store, else that of a gateway here, else that of the settings."""
+    """The named store, else the gateway's in this folder, else that of the settings."""
     if store is None:
         return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
     require_store(store)
@@ -44,7 +44,7 @@ def gateway_store(store: str | None, settings: Settings) -> str:
 
 
 def use_logins(settings: Settings) -> None:
-    """Let readers of MCP servers use the logins that `toolcrib gateway login` kept."""
+    """Let readers of MCP servers use the logins of `toolcrib gateway login`."""
     from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
     from toolcrib.indexers.readers.mcp_session import Authorisation
 
@@ -64,7 +64,7 @@ def use_logins(settings: Settings) -> None:
 
 
 def require_store(location: str) -> None:
-    """Require that a store exists; a server is taken to."""
+    """Require that a folder has a store; a server passes unchecked."""
     from toolcrib import build
 
     if not (build.is_url(location) or Path(location).is_dir()):
@@ -74,10 +74,10 @@ def require_store(location: str) -> None:
 class Opening(TypedDict, total=False):
     """Options to open a store.
 
-    `writes`: services over the same server are told at the end. Without `ranks` no reranker is
-    loaded; default: none for a command that writes. `tools_only`: the passages stay closed.
-    `reads_only`: the command opens no store after it. `may_lack_index`: a crib in memory stands
-    for a missing index if there are targets.
+    `writes`: services over the same server are notified at the end. Without `ranks` no reranker is
+    loaded; default: not for a command that writes. `tools_only`: the knowledge base is left empty.
+    `reads_only`: the command opens no further store. `may_lack_index`: without an index, a crib in
+    memory is used if the settings have targets.
     """
 
     writes: bool
@@ -104,8 +104,8 @@ def any_crib(
         return
     if how.get("rebuild"):
         raise typer.BadParameter(
-            f"this needs the index itself, not the service at {service}: stop that where the "
-            "index is a folder, and name the index with --store (`toolcrib docs operate`)",
+            f"this needs the index itself, not the service at {service}: name the index with "
+            "--store; if it is a folder, stop the service first (`toolcrib docs operate`)",
             param_hint="--rebuild",
         )
     with remote_crib(service, settings) as crib:
@@ -115,10 +115,10 @@ def any_crib(
 def remote_crib(
     url: str, settings: Settings, *, timeout_s: float = 10.0, attempts: int = 4
 ) -> RemoteCrib:
-    """The crib behind a service, by the key and in the namespace of the settings."""
+    """The crib behind a service, with key and namespace of the settings."""
     from toolcrib.client import RemoteCrib
 
-    logger.info("through the service at %s", url)
+    logger.info("using the service at %s", url)
     return RemoteCrib(
         url,
         api_key=secret_text(settings.api_key),
@@ -162,7 +162,7 @@ def _open(location: str, settings: Settings, how: Opening) -> Crib:
             f"there is no index in {location}; make one with "
             f"`toolcrib index SOURCE... --store {location}`"
         )
-    logger.info("in the store %s", location)
+    logger.info("using the store %s", location)
     parts = build.open_parts(
         location,
         settings,

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class GroupWithRun(TyperGroup):
-    """Group whose command `run` may be left out: `eval DATASET` stands for `eval run DATASET`."""
+    """Group with `run` as default command: `eval DATASET` means `eval run DATASET`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put in the command that may be left out."""
+        """Insert the default command if it was left out."""
         known = (*self.commands, *ctx.help_option_names)
         if args and args[0] not in known and not _is_mistyped(args, known):
             args = ["run", *args]
@@ -46,7 +46,7 @@ class GroupWithRun(TyperGroup):
 
 
 def _is_mistyped(args: Sequence[str], known: Iterable[str]) -> bool:
-    """True for a first word that is no file's, and nearly a command's or a word before a file."""
+    """True for a first word that is no file, and resembles a command or precedes a file."""
     name, *others = args
     if Path(name).exists():
         return False
@@ -54,20 +54,20 @@ def _is_mistyped(args: Sequence[str], known: Iterable[str]) -> bool:
     return is_before_file or bool(get_close_matches(name, known, cutoff=0.75))
 
 
-# -- completions: nobody reads an error while a key is pressed, so what fails offers nothing ---
+# -- completions: a failure offers nothing, as an error would garble the prompt ---------------
 
 MAX_COMPLETED_TOOLS = 20_000
-"""As many are looked through: a second's work."""
+"""Most tools that are read for a completion: a second's work."""
 
 SERVICE_TIMEOUT_S = 2.0
-"""Timeout of a service: somebody waits for a key that was pressed."""
+"""Timeout of a service: the user waits for the completion."""
 
 Completion: TypeAlias = Callable[[typer.Context], list[str]]
-"""Function that offers completions; typer keeps those that begin as the word so far."""
+"""Function that lists completions; typer keeps those with the prefix typed so far."""
 
 
 def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:
-    """Offers what the crib knows that the command would work on."""
+    """Completion with values of the command's crib."""
 
     def complete(context: typer.Context) -> list[str]:
         with suppress(Exception), closing(_crib(context)) as crib:
@@ -92,7 +92,7 @@ def _crib(context: typer.Context) -> Crib | RemoteCrib:
 
 
 def _service(context: typer.Context) -> RemoteCrib | None:
-    """The service that the command would go to; None where it opens a store."""
+    """The service that the command would use; None if it opens a store."""
     settings, store = _settings_and_store(context)
     service = service_of(settings, store, context.params.get("url"))
     if service is None:
@@ -101,7 +101,7 @@ def _service(context: typer.Context) -> RemoteCrib | None:
 
 
 def _settings_and_store(context: typer.Context) -> tuple[Settings, str | None]:
-    """The settings and the store that stand on the line so far."""
+    """The settings and the store of the command line so far."""
     settings = load_settings(context.find_root().params.get("settings"))
     return settings, context.params.get("store")
 
@@ -115,7 +115,7 @@ complete_collections = _of_crib(lambda crib: [each.name for each, _ in crib.list
 
 
 def complete_keys(context: typer.Context) -> list[str]:
-    """Offers ids of keys."""
+    """Completion with ids of keys."""
     from toolcrib.access.keys import KeyRing
 
     with suppress(Exception), _records_db(context) as records_db:
@@ -124,7 +124,7 @@ def complete_keys(context: typer.Context) -> list[str]:
 
 
 def complete_held(context: typer.Context) -> list[str]:
-    """Offers what is held back, in a store or by a service."""
+    """Completion with ids of held tools, of a store or a service."""
     from toolcrib.access.quarantine import Quarantine
     from toolcrib.records.scope import DEFAULT_NAMESPACE
 
@@ -141,7 +141,7 @@ def complete_held(context: typer.Context) -> list[str]:
 
 @contextmanager
 def _records_db(context: typer.Context, default: str | None = None) -> Generator[RecordsDb]:
-    """The database beside an index, which a running service does not hold."""
+    """The database beside an index, which a running service does not lock."""
     settings, store = _settings_and_store(context)
     location = store or default or settings.store
     if not build.has_index(location):
@@ -151,14 +151,14 @@ def _records_db(context: typer.Context, default: str | None = None) -> Generator
 
 
 def complete_formats() -> list[str]:
-    """Offers what `--format` takes."""
+    """Completion with the values of `--format`."""
     from toolcrib.indexers.readers.registry import formats
 
     return list(formats())
 
 
 def complete_systems() -> list[str]:
-    """Offers what can be measured."""
+    """Completion with the names of systems."""
     from toolcrib.evaluation.systems.base import BASELINES, OURS
 
     return ["ours", "baselines", "all", *OURS, *BASELINES]
@@ -168,7 +168,7 @@ def complete_systems() -> list[str]:
 
 
 def _require_text(value: str | None) -> str | None:
-    """Refuse an empty value, as of a shell variable that is not set."""
+    """Refuse an empty value, which comes from an unset shell variable."""
     if value == "":
         raise typer.BadParameter("is empty: leave the option out, or give a name")
     return value
@@ -178,7 +178,7 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for ma
 SourceServer: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        callback=_require_text, help="The server of every tool, whatever the source says."
+        callback=_require_text, help="Server of every tool, in place of the source's own."
     ),
 ]
 SourceFormat: TypeAlias = Annotated[
@@ -192,17 +192,17 @@ StoreOption: TypeAlias = Annotated[
 ]
 Url: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="Work through the service here; default: url. Its key is TOOLCRIB_API_KEY."),
+    typer.Option(help="URL of a service to use; default: url. Its key is TOOLCRIB_API_KEY."),
 ]
 Tools: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="Tools in any format that can be indexed; with --queries; may be repeated."),
+    typer.Option(help="Tools in any indexable format, for --queries; may be repeated."),
 ]
 Queries: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Labelled queries, JSONL; with --tools, or about the tools of the index."),
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Of everything that is random.")]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of all random choices.")]
 Servers: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -218,31 +218,29 @@ Tags: TypeAlias = Annotated[
     ),
 ]
 NoAudit: TypeAlias = Annotated[
-    bool, typer.Option("--no-audit", help="Hold nothing back, whatever its text says.")
+    bool, typer.Option("--no-audit", help="Hold no tool back for its text.")
 ]
 StrictAudit: TypeAlias = Annotated[
-    bool, typer.Option("--strict", help="Hold back what the audit only warns of, too.")
+    bool, typer.Option("--strict", help="Also hold tools back for warnings of the audit.")
 ]
 Overlays: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
         "--overlay",
-        help="What you state of tools that are not yours, YAML; may be repeated. "
+        help="Your additions to other people's tools, YAML; may be repeated. "
         "Default: overlay.yaml beside the sources.",
     ),
 ]
 EnrichmentFiles: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
-        help="Texts to find tools by, as `toolcrib enrich` writes them; may be repeated. "
+        help="Search texts of tools, written by `toolcrib enrich`; may be repeated. "
         "Default: enrichment.jsonl beside the sources."
     ),
 ]
-Strict: TypeAlias = Annotated[
-    bool, typer.Option("--strict", help="Exit with 1 when anything was refused.")
-]
+Strict: TypeAlias = Annotated[bool, typer.Option("--strict", help="Exit with 1 for any refusal.")]
 Log: TypeAlias = Annotated[
-    Path | None, typer.Argument(help="Log of decisions, .jsonl; default: telemetry.path.")
+    Path | None, typer.Argument(help="Decision log, .jsonl; default: telemetry.path.")
 ]
 
 
@@ -265,7 +263,7 @@ def read_tools(
 
 
 def _read_input(server: str | None, format: str | None) -> Iterator[Entry]:
-    """The tools of standard input, which is a file meanwhile: readers go over it more than once."""
+    """The tools of standard input, copied to a file, as readers read it more than once."""
     from toolcrib.indexers.readers.registry import tool_entries
 
     name = "standard input"
@@ -291,7 +289,7 @@ def load_sets(
     tools: list[str] | None,
     queries: Path | None,
 ) -> list[DataSet]:
-    """The data sets that are named, or the one of `--tools` or the index with `--queries`."""
+    """The named data sets, or the set of `--queries` with `--tools` or the index."""
     from toolcrib.evaluation.dataset import checked_data_set, read_queries
     from toolcrib.evaluation.loaders import load
 
@@ -334,7 +332,7 @@ def lines_of(name: str) -> Iterator[str]:
 def logged_records(
     context: typer.Context, log: Path | None, url: str | None = None
 ) -> tuple[str, list[Mapping[str, Any]]]:
-    """Name of the log, and its records, oldest first; or the service at `url`, and its records."""
+    """Name and records of the log, or of the service at `url`, oldest first."""
     from toolcrib.router.decision_log import open_log
     from toolcrib.router.settings import TelemetrySettings
 
@@ -349,12 +347,12 @@ def logged_records(
     opened = open_log(TelemetrySettings(path=path))
     if path is None or opened is None:
         raise SettingsError(
-            "no log of decisions is kept: name one, or set telemetry.path and decide something"
+            "there is no decision log: name a file, or set telemetry.path and decide a turn first"
         )
     with closing(opened):
         records = list(opened.read())
     if not records:
         reason = "holds no decision yet" if Path(path).exists() else "there is no such log"
-        writer = "while telemetry.path names it, and not by a service, which has its own (--url)"
+        writer = "only while telemetry.path names it; a service has its own log (--url)"
         raise SourceError(path, "", f"{reason}; it is written {writer}")
     return path, records

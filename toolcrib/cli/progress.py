@@ -16,18 +16,18 @@ from toolcrib.cli.output import count_of, err, notes
 from toolcrib.records import IndexProgress
 
 LINE_INTERVAL_S = 10.0
-"""Between two lines, where nobody looks at a bar."""
+"""Time between two lines, if standard error is no terminal."""
 
 NOTHING_KEPT_NOTE = "nothing is kept, as results are written at the end"
 """Note for an interrupted evaluation."""
 
 MIN_ESTIMATE_SHARE = 0.02
-"""With less done than this nobody can tell how long the rest takes."""
+"""Least share of finished work for an estimate of the remaining time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkStep:
-    """Step at work, and how much of it is done: `share` of the work, None if unknown."""
+    """Running step with its progress; `share` of the work is None if unknown."""
 
     what: str
     done: int = 0
@@ -36,7 +36,7 @@ class WorkStep:
     began: float = field(default_factory=time.monotonic)
 
     def after(self, before: WorkStep) -> WorkStep:
-        """A step that goes on with the one before began when that did."""
+        """Copy with the start time of `before` if that step is the same work."""
         is_same = (self.what, self.share is None) == (before.what, before.share is None)
         return replace(self, began=before.began) if is_same else self
 
@@ -77,7 +77,7 @@ def working(
 
 @contextmanager
 def _bar() -> Generator[Callable[[WorkStep], None]]:
-    """A bar by the share of the work, which runs to and fro where that is not known."""
+    """Show a bar by the share of the work; the bar pulses if the share is unknown."""
     columns = ("{task.description}", BarColumn(), "{task.fields[counted]}")
     parts = [TextColumn(each) if isinstance(each, str) else each for each in columns]
     rest = (TimeElapsedColumn(), TimeRemainingColumn())
@@ -87,7 +87,7 @@ def _bar() -> Generator[Callable[[WorkStep], None]]:
         def show(step: WorkStep) -> None:
             nonlocal shown
             if shown is None or shown.began != step.began:
-                # A task never forgets its total: what comes next is another one.
+                # A task's total cannot be unset, so a new step is a new task.
                 for old in bar.task_ids:
                     bar.remove_task(old)
                 bar.add_task(step.what, total=None if step.share is None else 1.0, counted="")
@@ -99,7 +99,7 @@ def _bar() -> Generator[Callable[[WorkStep], None]]:
 
 @contextmanager
 def _lines(last: Callable[[], WorkStep]) -> Generator[Callable[[WorkStep], None]]:
-    """A line now and then, also while the work tells of nothing."""
+    """Print a line at intervals, even without news of the work."""
     ended = threading.Event()
 
     def write() -> None:
@@ -123,13 +123,13 @@ def _time(seconds: float) -> str:
 def index_progress(
     first: str = "reading the sources", *, thing: str = "tool", is_rebuilt: bool = False
 ) -> Generator[Callable[[IndexProgress], None]]:
-    """The progress of an index run."""
+    """Show the progress of an index run."""
 
     def kept_note(step: WorkStep) -> str:
         if is_rebuilt:
-            return "the index that was there still answers; the same command begins anew"
+            return "the old index is still in use; the same command starts again"
         if not step.done:
-            return f"no {thing} was written; the same command begins anew"
+            return f"no {thing} was written; the same command starts again"
         return f"{count_of(step.done, thing)} kept; the same command does the rest"
 
     with working(first, kept_note) as tell:
@@ -147,7 +147,7 @@ def index_progress(
 def counting(
     first: str, kept_note: Callable[[], str] = lambda: "nothing was changed"
 ) -> Generator[Callable[[str, int, int], None]]:
-    """The progress of work whose parts take alike: what is done, how much, and of how much."""
+    """Show the progress of work by the number of its parts."""
     with working(first, lambda _: kept_note()) as tell:
         yield lambda what, done, total: tell(
             WorkStep(what, done, total, done / total if total else None)

@@ -1,4 +1,4 @@
-"""`toolcrib search` and `toolcrib route`: a query or a turn in, an answer out."""
+"""`toolcrib search` and `toolcrib route`: answer a query, decide a turn."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ Coverage: TypeAlias = Annotated[
     typer.Option(
         min=0.0,
         max=1.0,
-        help="With -k auto: how surely all needed tools are there; default: tools.coverage.",
+        help="With -k auto: probability that no needed tool is missing; default: tools.coverage.",
     ),
 ]
 TokenBudget: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=1, help="In place of -k: as many tools as fit, as --as shows them."),
+    typer.Option(min=1, help="In place of -k: as many tools as fit, in the form of --as."),
 ]
 Order: TypeAlias = Annotated[
-    AnswerOrder, typer.Option(help="By rank, or by id, as a provider's prompt cache keeps them.")
+    AnswerOrder, typer.Option(help="By rank, or by id, which suits a provider's prompt cache.")
 ]
 Least: TypeAlias = Annotated[
     float | None,
     typer.Option(
         min=0.0,
         max=1.0,
-        help="Leave out tools less likely than this, but the first; default: tools.least.",
+        help="Leave out less probable tools, except the first; default: tools.least.",
     ),
 ]
 Gate: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--gate/--no-gate",
-        help="As the gate's settings say, or the ranking as it is, with its verdict.",
+        help="Apply the gate's settings, or only add the verdict to the ranking.",
     ),
 ]
 
 Needs: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "--need", help="A tool that is wished for, in a line; several are searched one by one."
+        "--need", help="Description of one needed tool, searched by itself; may be repeated."
     ),
 ]
 
@@ -79,7 +79,7 @@ Form: TypeAlias = Annotated[
     ),
 ]
 Enriched: TypeAlias = Annotated[
-    bool, typer.Option("--enriched", help="With --as: the purpose of an enrichment, too.")
+    bool, typer.Option("--enriched", help="With --as: add the purpose of an enrichment.")
 ]
 Batch: TypeAlias = Annotated[
     str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
@@ -94,7 +94,7 @@ Called: TypeAlias = Annotated[
 ]
 Task: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="What the run began with; QUERY is then what the agent wrote last."),
+    typer.Option(help="First request of the run; QUERY is then the agent's latest text."),
 ]
 
 
@@ -103,7 +103,7 @@ def search(
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
     need: Needs = None,
     k: Annotated[
-        str, typer.Option("-k", "--k", help="How many tools; auto: as many as --coverage needs.")
+        str, typer.Option("-k", "--k", help="Number of tools; auto: as many as --coverage needs.")
     ] = "5",
     token_budget: TokenBudget = None,
     coverage: Coverage = None,
@@ -114,7 +114,7 @@ def search(
     server: Servers = None,
     tag: Tags = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show what each leg contributed, and the time.")
+        bool, typer.Option("--explain", help="Show the contribution of each leg, and the times.")
     ] = False,
     as_: Form = None,
     order: Order = "rank",
@@ -165,7 +165,7 @@ def _count(k: str) -> int | Literal["auto"]:
 
 @dataclass(frozen=True, slots=True)
 class _AnswerForm:
-    """Form of an answer: definitions `as_` a model takes them, JSON, or words."""
+    """Form of an answer: definitions in the format `as_`, JSON, or text."""
 
     as_: str | None
     enriched: bool
@@ -216,9 +216,9 @@ def _answer_lines(
     *,
     json: bool,
 ) -> None:
-    """Read and show each line; a bad line is answered with its error, so that lines stay in step.
+    """Read and show each line; a bad line is answered with its error, so that answers match lines.
 
-    That answer has the line, under this name, and what else an answer that `failed` has.
+    The answer to a bad line has the line under `name`, and the fields of `failed`.
     """
     for line in lines_of(batch):
         if not json:
@@ -239,12 +239,12 @@ def route(
     k: Annotated[
         str | None,
         typer.Option(
-            "-k", "--k", help="How many tools; auto: as many as are needed; default: tools.k."
+            "-k", "--k", help="Number of tools; auto: as many as are needed; default: tools.k."
         ),
     ] = None,
     passages: Annotated[
         int | None,
-        typer.Option(min=1, help="How many passages at most; default: knowledge.passages of each."),
+        typer.Option(min=1, help="Most passages; default: knowledge.passages of each collection."),
     ] = None,
     collection: Annotated[
         list[str] | None,
@@ -259,7 +259,7 @@ def route(
     ] = None,
     budget_ms: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Milliseconds for the decision; what does not fit is left out."),
+        typer.Option(min=0.0, help="Milliseconds for the decision; later stages may be skipped."),
     ] = None,
     store: StoreOption = None,
     url: Url = None,
@@ -269,7 +269,7 @@ def route(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Decide a turn: what kind it is, which tools and which passages it needs."""
+    """Decide a turn: its route, its tools and its passages."""
     if (text is None and not need) == (batch is None):
         raise typer.BadParameter("give a turn, --need or --batch", param_hint="TEXT")
     wanted = None if k is None else _count(k)
@@ -298,7 +298,7 @@ def _show(decision: Decision, *, json: bool) -> None:
 
 
 def _turn_of_line(line: str) -> Turn:
-    """A line as a turn: a JSON object is one, anything else is its text."""
+    """Turn of a line: a JSON object, or a plain text."""
     if not line.lstrip().startswith("{"):
         return Turn(text=line)
     try:

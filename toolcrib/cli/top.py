@@ -33,19 +33,19 @@ STATE_COLOURS = {"up": "green", "starting": "yellow", None: "dim"}
 def top(
     context: typer.Context,
     store: Annotated[
-        str | None, typer.Option(help="Store of the gateway; default: .toolcrib-gateway if there.")
+        str | None, typer.Option(help="Store of the gateway; default: .toolcrib-gateway, if any.")
     ] = None,
     url: Url = None,
     calls: Annotated[
-        int, typer.Option(min=0, max=MAX_TOP_CALLS, help="Last calls to show at most.")
+        int, typer.Option(min=0, max=MAX_TOP_CALLS, help="Most calls to show, the last ones.")
     ] = 20,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, and exit.")] = False,
     json: Json = False,
 ) -> None:
-    """Watch a gateway: its servers, their calls, and the tokens that it saves; each second anew.
+    """Watch a gateway's servers, calls and saved tokens, updated every second.
 
-    Reads the gateway's store, or by --url a service that shows its activity (service.gateway).
-    With --json a line each second; where nobody looks at a terminal, once.
+    Reads the gateway's store, or with --url a service that shows the activity (service.gateway).
+    With --json prints a line each second; without a terminal prints once.
     """
     settings = load_settings(context.obj)
     with _activity_reader(settings, store, url) as read, suppress(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""`toolcrib train`: an encoder or a reranker of your own, judged before it is offered."""
+"""`toolcrib train`: fine-tunes an encoder or a reranker, and measures it on test queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCH_SIZE_BY_KIND: dict[ModelKind, int] = {"encoder": 64, "reranker": 16}
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(help="Data sets as `eval` reads them; their split `train` is learned from."),
+    typer.Argument(help="Data sets as for `eval`; their split `train` is used for training."),
 ]
 Out: TypeAlias = Annotated[Path, typer.Option(help="Folder for the model; a run resumes there.")]
 Corpora: TypeAlias = Annotated[
@@ -34,37 +34,35 @@ Corpora: TypeAlias = Annotated[
 ]
 Unseen: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--unseen", help="A data set whose texts must not be learned; may be repeated."),
+    typer.Option("--unseen", help="Data set that must not leak into training; may be repeated."),
 ]
 Resplit: TypeAlias = Annotated[
     bool,
-    typer.Option("--resplit", help="Deal all queries out anew: 60 % train, 15 % dev, 25 % test."),
+    typer.Option("--resplit", help="Split all queries anew: 60 % train, 15 % dev, 25 % test."),
 ]
 Imitate: TypeAlias = Annotated[
-    bool, typer.Option("--imitate/--no-imitate", help="Also learn from the tools alone.")
+    bool, typer.Option("--imitate/--no-imitate", help="Also make queries from tools' texts.")
 ]
 Base: TypeAlias = Annotated[
-    str, typer.Option(help="Where to start: bundled, or a folder or hub name of a BERT.")
+    str, typer.Option(help="Base model: bundled, or a folder or hub name of a BERT.")
 ]
-Epochs: TypeAlias = Annotated[int, typer.Option(min=1, help="Times that every pair is seen.")]
-Limit: TypeAlias = Annotated[int, typer.Option(min=1, help="At most so many pairs a data set.")]
-CorpusLimit: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="At most so many pairs a corpus.")
-]
+Epochs: TypeAlias = Annotated[int, typer.Option(min=1, help="Passes over all pairs.")]
+Limit: TypeAlias = Annotated[int, typer.Option(min=1, help="Most pairs of a data set.")]
+CorpusLimit: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Most pairs of a corpus.")]
 Judged: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Judge by at most so many test queries a data set.")
+    int | None, typer.Option(min=1, help="Most test queries of a data set for the verdict.")
 ]
 KeepWork: TypeAlias = Annotated[
-    bool, typer.Option("--keep-work", help="Leave checkpoints and float weights in OUT/work.")
+    bool, typer.Option("--keep-work", help="Keep checkpoints and float weights in OUT/work.")
 ]
 Rate: TypeAlias = Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")]
 Checks: TypeAlias = Annotated[
-    int, typer.Option(min=0, help="Times an epoch that the dev queries are asked; 0: never.")
+    int, typer.Option(min=0, help="Evaluations on dev queries in an epoch; 0: none.")
 ]
 Mix: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        min=0.0, max=1.0, help="Share of the base kept in an encoder; default: as dev says."
+        min=0.0, max=1.0, help="Share of the base in an encoder; default: the best on dev."
     ),
 ]
 
@@ -88,7 +86,7 @@ def train(
     epochs: Epochs = 1,
     batch: Annotated[
         int | None,
-        typer.Option(min=2, help="Pairs a step (64), or queries with 8 texts each (16)."),
+        typer.Option(min=2, help="Batch: pairs (64), or a reranker's queries with 8 texts (16)."),
     ] = None,
     rate: Rate = 5e-5,
     checks: Checks = 5,
@@ -100,7 +98,7 @@ def train(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Fine-tune a model on your own tools and queries, export it, and say whether it helped."""
+    """Fine-tune a model on your own tools and queries, export it, and measure the gain."""
     from toolcrib.evaluation.loaders import load
     from toolcrib.training import session
     from toolcrib.training.trainer import EncoderTraining, LoopSettings, RerankerTraining
@@ -135,8 +133,8 @@ def train(
 def _interruption_note(out: Path) -> str:
     folder = out / "work" / "checkpoints"
     if any(folder.glob("checkpoint-*/trainer_state.json")):
-        return f"the last checkpoint is in {folder}; the same command goes on from there"
-    return "nothing was learned yet; the same command begins anew"
+        return f"the last checkpoint is in {folder}; the same command resumes from it"
+    return "there is no checkpoint yet; the same command starts again"
 
 
 def _sets(
@@ -176,7 +174,7 @@ def _show(plan: TrainingPlan, outcome: TrainingResult, *, json: bool) -> None:
     )
     verdict = outcome.verdict
     if verdict is None:
-        out.print("[yellow]no test queries: nobody knows whether it helped[/]")
+        out.print("[yellow]no test queries, so the gain is unknown[/]")
         return
     rows = [
         (
@@ -196,5 +194,5 @@ def _show(plan: TrainingPlan, outcome: TrainingResult, *, json: bool) -> None:
     out.print("[green]better[/]; to use it, put into toolcrib.yaml\n  encoder:")
     out.print(f"    {setting}: bundled:{escape(str(plan.out))}")
     if plan.kind == "encoder":
-        out.print("and run `toolcrib index --rebuild`: the old index answers until the new is up")
+        out.print("and run `toolcrib index --rebuild`; the old index is used until it is done")
     out.print("then `toolcrib calibrate`: the confidence belongs to the model")
