@@ -302,7 +302,7 @@ def test_a_tool_that_no_definition_expresses_is_left_out_and_named(caplog):
     found = Definitions.of([ORDERS, odd], "openai")
     assert list(found.names.values()) == ["list_orders"]
     assert [(each.id, each.reason) for each in found.left_out] == [
-        ("odd_list", "its arguments are no object")
+        ("odd_list", "its arguments are not an object")
     ]
     Definitions.of([odd], "openai")
     assert len([each for each in caplog.records if "odd_list" in each.getMessage()]) == 1

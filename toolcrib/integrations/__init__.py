@@ -1,1 +1,1 @@
-"""Tools in the shapes that others expect."""
+"""Integrations: tools and passages in the forms of agent frameworks and providers."""

@@ -1,4 +1,4 @@
-"""Anthropic integration: `tools=` for a turn, and a search for tools whose loading is deferred."""
+"""Anthropic integration: `tools=` for a turn, and a search for deferred tools."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def turn_tools(
 def deferred_tools(
     crib: AnyCrib, *, scope: Scope | None = None
 ) -> tuple[list[ToolParam], ToolNames]:
-    """Return all enabled tools in reach as deferred tools after the search tool, and their ids.
+    """Return all enabled tools in scope as deferred tools after the search tool, and their ids.
 
-    The list is the same at every request, so that a prompt cache holds. Tools of your own may be
-    added.
+    The list is the same for every request, so that a prompt cache holds. You may add your own
+    tools.
 
     Raises:
         StoreError: the store does not answer.
@@ -95,15 +95,15 @@ INLINE_TOOLS_BETA = "inline-tools-2026-09-15"
 """Beta of the Messages API that takes the blocks of `turn_blocks` and `step_blocks`."""
 
 KEEP_TURNS = 3
-"""Turns for which a tool stays offered after a turn that needed it."""
+"""Turns for which a tool stays offered after the last turn that needed the tool."""
 
 
 @dataclass(slots=True)
 class InlineTools:
-    """Tools of one conversation: those defined so far, and the last turn that needed each.
+    """Tools defined so far in a conversation, and the last turn that needed each tool.
 
-    `called` has the calls in their order; a called tool stays offered. `tokens` is the estimate
-    of what the definitions in the conversation take.
+    `called` has the calls in their order; a called tool stays offered. `tokens` estimates the
+    definitions in the conversation.
     """
 
     turns: int = 0
@@ -115,7 +115,7 @@ class InlineTools:
     tools: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Take note of a call; return the id of its tool, and the arguments by their own names.
+        """Note a call; return the id of its tool, and the arguments with the tool's own names.
 
         Raises:
             UnknownToolError: no tool of the conversation has the name.
@@ -129,7 +129,7 @@ class InlineTools:
         return [self.tools[name].id for name in names]
 
     def add(self, found: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Offer tools; return the blocks of those that are new, changed or not offered."""
+        """Offer tools; return the blocks of tools that are new, changed or not offered yet."""
         made, specs = Definitions.of(found, "anthropic"), {tool.id: tool for tool in found}
         blocks: list[dict[str, Any]] = []
         for definition in made.tools:
@@ -152,12 +152,12 @@ def turn_blocks(
     k: int | None = None,
     keep_turns: int = KEEP_TURNS,
 ) -> list[ToolChangeBlock]:
-    """Return the content of a `system` message that changes the tools for a turn, and note it.
+    """Return the content of a `system` message that changes the tools for a turn; updates `state`.
 
-    The message stands after the user's; without a block none is needed. A new or changed tool is
-    defined by value, one that was defined before is referred to, and a tool that neither the last
-    `keep_turns` turns nor a call needed is removed. `tools=` and all earlier messages stay as
-    they were, so that a prompt cache holds.
+    The message comes after the user's; without blocks it is not needed. A new or changed tool is
+    defined, a known tool is referred to, and a tool that neither the last `keep_turns` turns nor a
+    call needed is removed. `tools=` and all earlier messages do not change, so that a prompt cache
+    holds.
 
     Raises:
         StoreError: a store does not answer.
@@ -181,11 +181,11 @@ def step_blocks(
     scope: Scope | None = None,
     steps: StepOptions = DEFAULT_STEPS,
 ) -> list[ToolChangeBlock]:
-    """Return the content of a `system` message that adds the tools of the next step, and note it.
+    """Return the content of a `system` message with the next step's new tools; updates `state`.
 
-    `said` is what the model wrote with its last calls; the message stands after their results. As
-    in the other integrations, tools come only if one of the first few found is not offered. Nothing
-    is removed, and nothing before the message changes.
+    `said` is the model's text beside its last calls; the message comes after their results. As in
+    the other integrations, tools are added only if one of the first few found is not offered. No
+    tool is removed, and no earlier message changes.
 
     Raises:
         StoreError: the store does not answer.

@@ -26,11 +26,11 @@ from toolcrib.records.codec import is_object, list_of, object_of
 from toolcrib.text import shorten
 
 CHECK_TIMEOUT_S = 0.25
-"""Longest check of a call: a schema can keep a checker busy for ever. Then the server decides."""
+"""Longest check of a call, as a schema can take unlimited time. After it the server decides."""
 
 MAX_CHECKED_SCHEMA_CHARS = 200_000
 MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
-"""Size of all cached checkers, and of one beside its schema's text; a unit is ten bytes."""
+"""Size of all cached checkers, and of a checker without its schema's text, in units of 10 bytes."""
 
 MAX_ERRORS = 5
 MAX_UNIQUE_ITEMS = 1_000
@@ -38,7 +38,7 @@ MAX_LISTED_VALUES = 20
 MAX_FAULT_CHARS = 200
 
 UNCHECKED_KEYWORDS = frozenset({"patternProperties", "unevaluatedProperties", "unevaluatedItems"})
-"""Rare keywords whose work cannot be bounded, and which are not checked."""
+"""Rare keywords that are not checked, as their work cannot be bounded."""
 
 TYPE_WORDS = {
     "string": "text",
@@ -60,9 +60,9 @@ class _TooLongError(Exception):
 def argument_errors(
     schema: Mapping[str, Any], arguments: Mapping[str, Any], whole: str = "arguments"
 ) -> tuple[str, ...]:
-    """Faults of the arguments, a line each; none if the arguments fit.
+    """Faults of the arguments, a line each; empty if the arguments fit.
 
-    `whole` names the arguments in a fault of no single one. None too if the schema is invalid,
+    `whole` is the place of a fault of no single argument. Also empty if the schema is invalid,
     takes too long, or refers to another document: then the server decides.
     """
     text = json.dumps(schema, default=str)
@@ -88,7 +88,7 @@ def _checker(text: str) -> Validator | None:
         draft.check_schema(schema)
     except (SchemaError, Unresolvable, RecursionError, AttributeError, TypeError, ValueError):
         return None
-    # An empty registry finds what stands in the schema itself and nothing else.
+    # An empty registry resolves only references within the schema.
     registry = cast("Any", Registry)()
     return cast("Any", _with_timeout(draft))(schema, registry=registry)
 
@@ -135,10 +135,10 @@ def _check_time_first(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 MAX_PATTERN_TEXT_CHARS = 2_000
 MAX_PATTERN_BYTES = 1 << 18
-"""Size of a compiled pattern: RE2 works at most text length times this, a tenth of a second."""
+"""Size of a compiled pattern: RE2's work is at most this times the text length, 0.1 s."""
 
 _CHARACTER_CLASS = re.compile(r"\\[wWdDsSbB]")
-"""Classes that RE2 limits to ASCII, and many servers' engines do not."""
+"""Classes that mean only ASCII in RE2, but more in many servers' engines."""
 
 
 def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[Any]:
@@ -147,10 +147,10 @@ def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iter
 
 
 def matches_pattern(pattern: str, text: str) -> bool:
-    """True if the pattern is found in the text, or if only the server can decide.
+    """True if the text has the pattern, or if only the server can decide.
 
-    The engine is RE2: a few characters keep backtracking engines busy for years, and `regex`,
-    which has a timeout, compiles `((a*){5000}){5000}` for a minute.
+    The engine is RE2: a short pattern can take a backtracking engine years, and `regex`, which has
+    a timeout, takes a minute to compile `((a*){5000}){5000}`.
     """
     compiled = _compile(pattern)
     if compiled is None or len(text) > MAX_PATTERN_TEXT_CHARS:
@@ -176,7 +176,7 @@ def _compile(pattern: str) -> Any:
 
 
 def _error_lines(error: ValidationError, whole: str) -> Iterator[str]:
-    # If all alternatives failed, the nearest alternative says most.
+    # If all alternatives failed, the nearest alternative gives the most useful error.
     inner = cast("Any", exceptions).best_match(iter([error])) or error
     place = _place(inner.absolute_path) or whole
     for line in _lines(inner):
@@ -217,7 +217,7 @@ def _lines(error: Any) -> Iterator[str]:
 def _missing(error: Any, known: Mapping[str, Any]) -> Iterator[str]:
     given = error.instance
     if error.parent is not None and not error.relative_path:
-        # An alternative may leave the types to the schema that it stands in.
+        # An alternative may leave types to the schema around it.
         known = {**_properties(error.parent.schema), **known}
     for name in (name for name in error.validator_value if name not in given):
         near = get_close_matches(name, [each for each in given if each not in known], n=1)
@@ -226,9 +226,9 @@ def _missing(error: Any, known: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _alternatives(errors: Sequence[Any]) -> str:
-    """Faults of a value by alternative, of those that are of its type; empty if none is."""
+    """Faults of a value by alternative, if the alternative has the value's type; may be empty."""
     if not errors:
-        return "fits several of the alternatives in its schema, and must fit one alone"
+        return "fits several alternatives of its schema, and must fit only one"
     faults: dict[str | int, dict[str, None]] = {}
     other = {each.relative_schema_path[0] for each in errors if _is_of_other_type(each)}
     for error in errors:

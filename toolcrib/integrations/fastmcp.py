@@ -81,17 +81,17 @@ HOST_PARAMETERS: Mapping[str, Any] = {
     },
     "task": {"type": "string"},
 }
-"""Parameters of a search that a host fills in: earlier messages; and the text that the run began
-with, which makes the query a step of it."""
+"""Parameters of a search that a host fills in: earlier messages, and the first text of the run, of
+which the query is then a step."""
 
 
 class ToolcribSearchTransform(BaseSearchTransform):
     """Transform that shows `find_tools` and `call_tool` in place of a server's list of tools.
 
     A search covers the tools that the caller may see by `auth`, visibility and middleware. The
-    first search indexes them in memory; later searches encode only changed tools. `k` tools a
-    search, or as many as fit into `token_budget`; tools in `always_visible` stay listed. The search
-    tells a model to call what it found by `called_by`.
+    first search indexes them in memory; later searches encode only changed tools. A search returns
+    `k` tools, or as many as fit into `token_budget`; tools in `always_visible` stay listed. The
+    search tells a model to call found tools by `called_by`.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
     def _searching(self, called_by: str) -> Tool:
         async def find_tools(given: dict[str, Any], context: Context) -> ToolResult:
             needs = given.get("needs", ())
-            # By default there is room for the first tool of every need.
+            # By default `k` has room for the first tool of every need.
             k = given.get("k") or max(self._max_results, len(needs))
             budget = self._token_budget if given.get("k") is None else None
             budget = given.get("token_budget", budget)
@@ -184,7 +184,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         return await ctx.fastmcp.call_tool(name, dict(arguments or {}))
 
     async def unknown_tool(self, name: str, names: Collection[str]) -> ToolResult:
-        """Answer a call of a name that is none of the `names` in reach."""
+        """Answer a call of a name that is not among the `names` in scope."""
         if await self.get_tool(name, _no_other_tool) is not None:
             return failure(
                 f"The call was not made: {name} belongs to the search. Call it directly."
@@ -199,7 +199,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
 
 async def _no_other_tool(name: str, *, version: VersionSpec | None = None) -> None:
-    """Find no tool beside the search's own, as the next transform that `get_tool` asks."""
+    """Find no further tool, in place of the next transform that `get_tool` asks."""
 
 
 # -- the tools of the search itself ----------------------------------------------------------------
@@ -208,7 +208,7 @@ Act: TypeAlias = Callable[[dict[str, Any], Context], Awaitable[ToolResult]]
 
 
 class SearchTool(Tool):
-    """Tool of the search itself, whose faulty calls get the same errors as other tools'."""
+    """Tool of the search itself; faulty calls get the same errors as other tools' calls."""
 
     _act: Act = PrivateAttr()
     _parse: Callable[[Mapping[str, Any]], dict[str, Any]] = PrivateAttr()
@@ -230,8 +230,8 @@ class SearchTool(Tool):
     ) -> SearchTool:
         """Create a tool that requires its first parameter, or at least `one_of` several.
 
-        `parse` corrects the arguments that a model wrote. Parameters `of_hosts` are taken, and
-        shown to no model.
+        `parse` corrects the arguments of a model. Parameters `of_hosts` are accepted, but not
+        shown to a model.
         """
         schema = {
             "type": "object",
@@ -253,7 +253,7 @@ class SearchTool(Tool):
         properties = {**self.parameters["properties"], **self._of_hosts}
         schema = {**self.parameters, "properties": properties}
         if self._one_of and given.keys().isdisjoint(self._one_of):
-            # Not in the shown schema: not every provider takes alternatives there.
+            # The shown schema lacks this rule, as some providers refuse alternatives.
             schema = {**schema, "required": self._one_of[:1]}
         if wrong := argument_errors(schema, given, "the call"):
             return self._refuse(*wrong)
@@ -278,7 +278,7 @@ def calling_tool(
     call: Callable[[Context, str, Mapping[str, Any]], Awaitable[ToolResult]],
     annotations: ToolAnnotations | None = None,
 ) -> SearchTool:
-    """Create a tool that calls another one by its name, with its arguments."""
+    """Create a tool that calls another tool by name, with arguments."""
 
     async def act(given: dict[str, Any], context: Context) -> ToolResult:
         return await call(context, given["name"], given["arguments"])
@@ -311,7 +311,7 @@ def _parse_call(given: Mapping[str, Any]) -> dict[str, Any]:
     """Read the name and arguments, which models also write as JSON text, or beside the name.
 
     Raises:
-        QueryError: the arguments are text that is no JSON; the error says where it breaks.
+        QueryError: the arguments are text that is no JSON; the error names the place.
     """
     beside = {key: value for key, value in given.items() if key not in CALL_PARAMETERS}
     inner: Any = given.get("arguments")
@@ -364,8 +364,8 @@ def search_answer(
 ) -> ToolResult:
     """Answer to a search: definitions of its tools, best first; `notes` are further fields.
 
-    A note says plainly when perhaps nothing fits, so that an agent does not take the next best.
-    Each of `missing` names a `server` whose tools were not looked through, or cannot be called.
+    A note warns an agent if perhaps no tool fits. Each of `missing` names a `server` whose tools
+    were not searched, or cannot be called.
     """
     tools = [
         define(hit) | ({} if hit.needs is None else {"needs": list(hit.needs)})
@@ -400,7 +400,7 @@ def failure(text: str) -> ToolResult:
 
 
 def unknown_name(kind: str, name: str, names: Iterable[str], search: str) -> ToolResult:
-    """Answer with an error for a tool, skill or file that is none of the `names` in reach."""
+    """Answer with an error for a tool, skill or file that is not among the `names` in scope."""
     close = nearest(name, names)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     return failure(
@@ -412,14 +412,14 @@ def unknown_name(kind: str, name: str, names: Iterable[str], search: str) -> Too
 # -- the index -----------------------------------------------------------------------------------
 
 MAX_UNSEEN_TOOLS = 1000
-"""Tools kept beside the last caller's: other callers see other tools."""
+"""Tools that are kept in the index beside the last caller's, for other callers."""
 
 
 class VisibleTools:
     """Index of the tools that callers see; safe for several threads.
 
-    Callers may see different tools, and different versions under one name. So the index has a
-    tool under its name and digest, and filters each search by the caller's tools.
+    Callers may see different tools, and different versions of a name. The index therefore has
+    tools by name and digest, and filters each search by the caller's tools.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -430,7 +430,7 @@ class VisibleTools:
         self._kept_ids: OrderedDict[str, None] = OrderedDict()
 
     def find(self, tools: Sequence[Tool], query: str | None, options: SearchOptions) -> FindResult:
-        """Find tools among the given for a query or needs; a hit has the tool's `name`."""
+        """Find tools among `tools` for a query or needs; a hit has the tool's `name`."""
         with self._lock:
             specs = [spec for tool in tools if (spec := self._spec(tool)) is not None]
             crib = self._sync(specs)
@@ -448,7 +448,7 @@ class VisibleTools:
             self._read.clear()
 
     def _sync(self, specs: list[ToolSpec]) -> Crib:
-        """Index the tools that are new, and drop the oldest unseen tools."""
+        """Index new tools, and drop the oldest tools of other callers."""
         if self._crib is None:
             self._crib = Crib.open(":memory:", settings=self._settings)
         new = [spec for spec in specs if spec.id not in self._kept_ids]
@@ -480,7 +480,7 @@ class VisibleTools:
 
 
 def _is_same(kept: Tool, tool: Tool) -> bool:
-    """True for equal definitions; a server may create its tools anew for every list."""
+    """True for equal definitions; a server may create new tool objects for every list."""
     return kept is tool or (
         kept.description == tool.description
         and kept.parameters == tool.parameters

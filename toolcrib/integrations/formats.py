@@ -1,10 +1,9 @@
-"""Tools in the words of those who call them: MCP, OpenAI, Anthropic, code, our own JSON.
+"""Formats of tool definitions: MCP, OpenAI, Anthropic, code, our own JSON.
 
-Two ways lead to a provider. Either the few tools of a turn are handed over as they are (`openai`,
-`anthropic`); or all are, marked as deferred, and the provider asks us for those of a turn
-(`anthropic-deferred` and `tool_reference`, `openai-namespaces`). A tool has the same name in every
-list, whatever else is in it: prompt caches hold, and an earlier call in a conversation still means
-the same tool.
+A provider gets either only the tools of a turn (`openai`, `anthropic`), or all tools as deferred
+tools, for which it searches by us (`anthropic-deferred` and `tool_reference`,
+`openai-namespaces`). A tool has the same name in every list: prompt caches hold, and earlier calls
+in a conversation still mean the same tool.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ _MCP_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class ToolNames(dict[str, str]):
-    """Ids of tools by the names in definitions; in a namespace `namespace.name` is a name.
+    """Ids of tools by the names in definitions; names in a namespace are `namespace.name`.
 
-    Tools' own names may be of several tools; such a name is left out.
+    An own name that several tools have is left out.
     """
 
     def __init__(self, named: Iterable[_NamedTool]) -> None:
@@ -62,11 +61,11 @@ class ToolNames(dict[str, str]):
         super().__init__({name: tool.id for name, tool in self._tools.items()})
 
     def call(self, name: str, arguments: Mapping[str, Any] | str) -> tuple[str, dict[str, Any]]:
-        """Id of the called tool, and its arguments by their own names.
+        """Id of the called tool, and the arguments with the tool's own names.
 
         Raises:
             UnknownToolError: no tool of these definitions has the name.
-            QueryError: the arguments are no object, and no JSON of one.
+            QueryError: the arguments are neither an object nor JSON of an object.
         """
         if name not in self._tools:
             raise UnknownToolError(name, nearest(name, self))
@@ -75,9 +74,9 @@ class ToolNames(dict[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """Definitions ready to hand to a model: one a tool, or one a server where tools are grouped.
+    """Definitions for a model: one for each tool, or for each server if the format groups tools.
 
-    `left_out` has the tools that no definition in this format can express.
+    `left_out` has the tools that the format cannot express.
     """
 
     tools: list[dict[str, Any]]
@@ -90,17 +89,17 @@ class Definitions:
     ) -> Definitions:
         """Write the definitions of tools, or of the tools that a search found.
 
-        A description is what the tool's author wrote; if `enriched`, followed by the purpose
-        that an enrichment has. A schema has the form that every provider takes; where its root
-        had alternatives, the description says which.
+        A description is the author's; with `enriched` the purpose of the enrichment follows. A
+        schema has the form that every provider accepts; alternatives at its root are named in the
+        description.
 
-        In a provider's format a tool is there once, as `provider_name` says; in a namespace its
-        server's name is left out. `mcp` has tools as their servers list them. A skill is in no
-        provider's format.
+        In a provider's format each tool has the name of `provider_name`; in a namespace without
+        the server's name. `mcp` has tools as their servers list them. Providers' formats leave
+        skills out.
 
         Raises:
-            QueryError: there is no such format, two tools would have one name in it, or something
-                is no tool.
+            QueryError: the format is unknown, two tools would have one name in it, or an entry of
+                `tools` is no tool.
         """
         named = _named_tools(map(_specification, tools), format)
         chosen, left_out = FORMATS[format], list[LeftOut]()
@@ -124,7 +123,7 @@ class Definitions:
 def export(
     tools: Iterable[ToolSpec | ToolHit], format: str, *, enriched: bool = False
 ) -> list[dict[str, Any]]:
-    """Definitions of tools in a format, without those that cannot be expressed in it.
+    """Definitions of tools in a format, without tools that the format cannot express.
 
     Raises:
         QueryError: as `Definitions.of`.
@@ -133,9 +132,9 @@ def export(
 
 
 def fitting_definition(tool: ToolSpec) -> dict[str, Any] | None:
-    """Definition of Anthropic's for a tool whose own schema a provider may refuse; else None.
+    """Anthropic's definition for a tool whose own schema a provider may refuse; else None.
 
-    Its schema has the form that every provider takes.
+    The schema has the form that every provider accepts.
     """
     shown = next(iter(export([tool], "anthropic")), None)
     return shown if shown is not None and shown["input_schema"] != tool.input_schema else None
@@ -153,11 +152,11 @@ def named_ids(tools: Iterable[ToolSpec | ToolHit], format: str) -> ToolNames:
 def restore_arguments(tool: ToolSpec, arguments: Mapping[str, Any] | str) -> dict[str, Any]:
     """Arguments with the names of the tool's own schema, which a definition may have replaced.
 
-    Arguments may be JSON, as OpenAI sends them; an empty text has none. Own names stay, so that
-    arguments may be restored twice.
+    Arguments may be JSON, as OpenAI sends them; an empty text means no arguments. Own names stay,
+    so that arguments may be restored twice.
 
     Raises:
-        QueryError: the arguments are no object, and no JSON of one.
+        QueryError: the arguments are neither an object nor JSON of an object.
     """
     given = _parse_arguments(tool, arguments) if isinstance(arguments, str) else arguments
     require_type(given, Mapping, f"arguments of {tool.id!r}", "an object, or JSON of one")
@@ -175,7 +174,7 @@ def _parse_arguments(tool: ToolSpec, text: str) -> Any:
     except ValueError as error:
         raise QueryError(
             f"the arguments of {tool.id!r} are {error}: answer the call with this error, so that "
-            "the model writes them anew"
+            "the model corrects them"
         ) from error
 
 
@@ -185,7 +184,7 @@ def _specification(tool: ToolSpec | ToolHit) -> ToolSpec:
 
 
 def _named_tools(tools: Iterable[ToolSpec], format: str) -> list[_NamedTool]:
-    """The tools that a provider can be handed, with their names; a skill cannot be called."""
+    """Tools with their names in a format; providers' formats leave skills out."""
     if format not in FORMATS:
         raise QueryError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
     naming = FORMATS[format].name
@@ -196,14 +195,14 @@ def _named_tools(tools: Iterable[ToolSpec], format: str) -> list[_NamedTool]:
     for tool in tools:
         if tool.kind == "tool" and named.setdefault(name := naming(tool), tool) != tool:
             raise QueryError(
-                f"the tools {named[name].id!r} and {tool.id!r} would both be called {name!r}: "
+                f"the tools {named[name].id!r} and {tool.id!r} would both have the name {name!r}: "
                 "leave one out, or give it another id"
             )
     return list(named.items())
 
 
 def _fit(tool: ToolSpec, properties: _PropertyNames | None) -> ToolSpec:
-    """Tool with a schema, a description and examples that every provider takes."""
+    """Tool with a schema, a description and examples that every provider accepts."""
     if properties is None:
         return tool
     fit = fit_schema(tool.input_schema)
@@ -245,7 +244,7 @@ def _mcp_name(tool: ToolSpec) -> str:
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# Reserved words of ECMAScript 2025, in modules too, that Python does not reserve as well.
+# Reserved words of ECMAScript 2025 and its modules that are not reserved in Python.
 _RESERVED_WORD = re.compile(
     r"arguments|case|catch|const|debugger|default|delete|do|enum|eval|export|extends|"
     r"false|function|implements|instanceof|interface|let|new|none|null|package|private|"
@@ -264,7 +263,7 @@ def _is_function_name(name: str) -> bool:
 
 
 def _function_name(tool: ToolSpec) -> str:
-    """The same whatever else there is, and a function's in any language."""
+    """Name of a function in any language, the same in every list of tools."""
     name = provider_name(tool)
     if _is_function_name(name):
         return name
@@ -287,18 +286,18 @@ def _mcp(name: str, tool: ToolSpec) -> dict[str, Any]:
 
 
 def provider_meta(tool: ToolSpec) -> dict[str, Any]:
-    """Statements of a tool's `_meta` to providers about the search for it."""
+    """Fields of a tool's `_meta` for a provider's tool search."""
     known = {key: tool.annotations.get(key) for key in (SEARCH_HINT, ALWAYS_LOAD)}
     return {key: value for key, value in known.items() if value is not None}
 
 
 def _openai(name: str, tool: ToolSpec) -> dict[str, Any]:
-    """As Chat Completions takes functions."""
+    """Function of Chat Completions."""
     return {"type": "function", "function": _function(name, tool)}
 
 
 def _openai_namespaces(whole: str, tool: ToolSpec) -> dict[str, Any]:
-    """As the Responses API takes deferred functions, and what a search of ours has found."""
+    """Namespace of the Responses API, for deferred functions and for results of our search."""
     namespace, _, name = whole.rpartition(".")
     function = {"type": "function", **_function(name, tool), "defer_loading": True}
     if not namespace:
@@ -332,18 +331,18 @@ def _anthropic(name: str, tool: ToolSpec) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": name, "description": tool.description, "input_schema": schema}
     shown |= _strict(tool, complete=False)
     if examples := list_of(tool.annotations.get(INPUT_EXAMPLES)):
-        # A search needs no checker of schemas, which takes a tenth of a second to import.
+        # Imported here: a checker of schemas takes 0.1 s to import, and a search needs none.
         with needs_extra("a tool with input examples, for Anthropic,", "gateway"):
             from toolcrib.integrations.arguments import argument_errors
 
-        # One example that does not fit costs the whole request.
+        # A single unfit example makes Anthropic refuse the whole request.
         fitting = [each for each in examples if not argument_errors(schema, each)]
         shown |= {INPUT_EXAMPLES: fitting} if fitting else {}
     return shown
 
 
 def _anthropic_deferred(name: str, tool: ToolSpec) -> dict[str, Any]:
-    """Definition that is handed over once, for `tool_reference` to refer to."""
+    """Deferred definition, sent once, that `tool_reference` refers to."""
     is_deferred = tool.annotations.get(ALWAYS_LOAD) is not True
     return _anthropic(name, tool) | ({"defer_loading": True} if is_deferred else {})
 
@@ -354,7 +353,7 @@ def _tool_reference(name: str, _tool: ToolSpec) -> dict[str, Any]:
 
 
 def _signature(_name: str, tool: ToolSpec) -> dict[str, Any]:
-    """One line, for a prompt; a model that needs more asks for the tool's schema."""
+    """Signature in one line, for a prompt."""
     shown = {"signature": signature(tool)} if tool.kind == "tool" else {"kind": tool.kind}
     return {"id": tool.id, "description": summary(tool), **shown}
 
@@ -383,7 +382,7 @@ def _typescript(name: str, tool: ToolSpec) -> dict[str, Any]:
 
 
 def _python_stub(name: str, tool: ToolSpec) -> dict[str, Any]:
-    """Stub `def` with keyword arguments; names that Python lacks come in `**more`."""
+    """Stub `def` with keyword arguments; names that Python does not allow come in `**more`."""
     takes = _Python(tool.input_schema).arguments()
     gives = _Python(tool.output_schema or {}).type(tool.output_schema, 0)
     text = tool.description.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\0", "")
@@ -471,14 +470,14 @@ def _is_plain(value: Any) -> bool:
 
 
 def tool_addition(definition: Mapping[str, Any] | str) -> dict[str, Any]:
-    """Block of Anthropic's that adds a tool: by its definition, or by the name of a known one."""
+    """Anthropic's block that adds a tool, by its definition or by the name of a known tool."""
     by_value = {"type": "tool_definition", "definition": definition}
     tool = _reference(definition) if isinstance(definition, str) else by_value
     return {"type": "tool_addition", "tool": tool}
 
 
 def tool_removal(name: str) -> dict[str, Any]:
-    """Block of Anthropic's that removes a tool."""
+    """Anthropic's block that removes a tool."""
     return {"type": "tool_removal", "tool": _reference(name)}
 
 
@@ -492,7 +491,7 @@ _PropertyNames: TypeAlias = Literal["own", "safe"]
 
 
 class _Format(NamedTuple):
-    """Format: writer of a definition, its name of a tool, and its names of properties.
+    """Format: functions that write a definition and name a tool, and its names of properties.
 
     Without names of properties a schema stays as its author wrote it.
     """
@@ -516,4 +515,4 @@ FORMATS: dict[str, _Format] = {
 }
 
 SOURCES = {"typescript": "", "python-stub": "from typing import Any, Literal\n\n\n"}
-"""Formats whose declarations together are a source, and what stands before them in it."""
+"""Formats whose definitions are source code, with the code to put before them."""

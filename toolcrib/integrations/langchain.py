@@ -90,7 +90,7 @@ def turn_of(messages: Sequence[BaseMessage], scope: Scope | None = None) -> Turn
 
 
 def step_of(messages: Sequence[BaseMessage]) -> RunStep:
-    """Step after the user's last message: what the model wrote last, and what it called."""
+    """Step after the user's last message: the model's last text, and its calls."""
     last = last_user_message(messages)
     at = next((at for at, each in enumerate(messages) if each is last), -1)
     turn = messages[at + 1 :]
@@ -121,10 +121,10 @@ def _attachments(message: HumanMessage) -> tuple[Attachment, ...]:
 
 
 class InlineChanges(TypedDict):
-    """Changes of the tools within a conversation, for a model that takes them there.
+    """Changes of the tools within a conversation, for a model that supports them.
 
-    `tools` are the names before all messages, `offered` those that the model has by now. Each of
-    `changes` is the id of a message and the blocks that stand behind it.
+    `tools` are the names before all messages, `offered` the names that the model has now. Each of
+    `changes` is the id of a message, and the blocks after that message.
     """
 
     tools: list[str]
@@ -142,17 +142,17 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     """Middleware that gives an agent's model the tools that each turn, and each step of it, needs.
 
     The tools are chosen for the user's message, by their names in the index. Before later calls of
-    the model in the turn, the index is asked by what the model wrote last, and the list grows as
+    the model in the turn, the index is searched by the model's last text, and the list grows as
     `steps` say. Tools unknown to the index stay (such as other middleware's), as do tools in
-    `always_include` and tools that the provider runs. `k` replaces `tools.k`. Schemas, as tools of
-    MCP have them, get the form that all providers take, and calls the names of the tool's own.
-    Outcomes of calls are reported to the crib. Tools of earlier turns keep their places; with
-    `tools.append_only` they also stay. To a model of Anthropic's that takes them there, tools come
-    and go in `system` messages of the conversation, so that its prompt cache holds; `inline` states
-    otherwise.
+    `always_include` and tools that the provider runs. `k` replaces `tools.k`. JSON schemas, as of
+    MCP tools, are converted to the form that all providers accept, and calls back to the tool's
+    own names. Outcomes of calls are reported to the crib. Tools of earlier turns keep their places;
+    with `tools.append_only` they also stay. For Anthropic's models that support it, tools are added
+    and removed by `system` messages of the conversation, so that the prompt cache holds; `inline`
+    overrides this.
 
     Raises:
-        SettingsError: the agent has no tool of a name in `always_include`.
+        SettingsError: a name in `always_include` is no tool of the agent.
         StoreError: a store does not answer.
     """
 
@@ -196,7 +196,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     def _changes(
         self, request: ModelRequest[Any], chosen: ShownTools | None
     ) -> InlineChanges | None:
-        """Changes of the tools within the conversation; None where the list itself changes."""
+        """Changes of the tools within the conversation; None if the list itself changes."""
         takes = _takes_tools_inline(request.model) if self._inline is None else self._inline
         if chosen is None or not takes:
             return None
@@ -307,7 +307,7 @@ def _is_same_turn(before: ShownTools, message: HumanMessage | None) -> bool:
 
 
 def _takes_tools_inline(model: Any) -> bool:
-    """True for a model whose integration sends tools in the middle of a conversation."""
+    """True for a model whose integration can send tools within a conversation."""
     profile: Mapping[str, Any] = getattr(model, "profile", None) or {}
     is_anthropic = getattr(model, "_llm_type", "") == "anthropic-chat"
     return is_anthropic and bool(profile.get("mid_conversation_system_messages"))
@@ -316,7 +316,7 @@ def _takes_tools_inline(model: Any) -> bool:
 def _changes_to(
     before: InlineChanges | None, names: list[str], request: ModelRequest[Any]
 ) -> InlineChanges:
-    """Changes with those that bring the list to `names`; a new list where they cannot stand."""
+    """Changes that bring the list to `names`; a new list if no message can have the blocks."""
     messages = request.messages
     here, last = {message.id for message in messages}, messages[-1]
     new_list: InlineChanges = {"tools": names, "offered": names, "defined": names, "changes": []}
@@ -342,14 +342,14 @@ def _changes_to(
 
 
 def _definition(tool: BaseTool) -> dict[str, Any]:
-    """Definition of a tool as Anthropic takes it."""
+    """Definition of a tool in Anthropic's format."""
     function = convert_to_openai_tool(_fit_tool(tool))["function"]
     shown = {"name": function["name"], "description": function.get("description", "")}
     return {**shown, "input_schema": function["parameters"]}
 
 
 def _with_blocks(messages: Sequence[AnyMessage], changes: InlineChanges | None) -> list[AnyMessage]:
-    """Messages with a system message behind each that tools were changed after."""
+    """Messages, with a system message after each message that changes of the tools follow."""
     behind = dict(changes["changes"]) if changes else {}
     given: list[AnyMessage] = []
     for message in messages:
@@ -367,7 +367,7 @@ def _with_chosen_tools(
     names = changes["tools"] if changes else chosen["names"]
     named = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
     tools = [named.pop(name) for name in names if name in named]
-    # Tools that other middleware added since stay.
+    # Tools that other middleware added meanwhile stay.
     hidden = {*chosen["hidden"], *chosen["names"], SEARCH.name}
     tools += [tool for name, tool in named.items() if name not in hidden]
     provided = [tool for tool in request.tools if isinstance(tool, dict)]
@@ -376,7 +376,7 @@ def _with_chosen_tools(
 
 
 def _fit_tool(tool: BaseTool) -> BaseTool:
-    """A tool with a JSON Schema, as tools of MCP have it, in the form that all providers take."""
+    """Tool whose JSON Schema, if any, has the form that all providers accept."""
     spec = _schema_spec(tool)
     shown = fitting_definition(spec) if spec else None
     if shown is None:
@@ -386,14 +386,14 @@ def _fit_tool(tool: BaseTool) -> BaseTool:
 
 
 def _schema_spec(tool: BaseTool | None) -> ToolSpec | None:
-    """Specification of a tool with a JSON Schema; None for arguments that are a Python class."""
+    """Specification of a tool with a JSON Schema; None if its arguments are a Python class."""
     if tool is None or not is_object(schema := tool.args_schema):
         return None
     return ToolSpec(name=tool.name, description=tool.description, input_schema=schema)
 
 
 def _with_own_names(request: ToolCallRequest) -> ToolCallRequest:
-    """The call with the names of the tool's own schema, which the model may not have seen."""
+    """The call with the argument names of the tool's own schema."""
     if (spec := _schema_spec(request.tool)) is None:
         return request
     own = restore_arguments(spec, request.tool_call["args"])
@@ -411,7 +411,7 @@ def _refusal(request: ToolCallRequest) -> ToolMessage | None:
 def _without_hidden_names(
     request: ToolCallRequest, result: ToolMessage | Command[Any]
 ) -> ToolMessage | Command[Any]:
-    """The result; for a tool that nobody has, an error without the names of all hidden tools."""
+    """The result; for an unknown tool an error that does not list the hidden tools."""
     shown: ShownTools | None = request.state.get("toolcrib")
     if request.tool is not None or shown is None or not isinstance(result, ToolMessage):
         return result

@@ -92,7 +92,7 @@ class _FitTool(AsyncBaseTool):
 
 
 def _fit_tool(tool: BaseTool) -> BaseTool:
-    """The tool, or one whose schema all providers take."""
+    """The tool, with a schema that all providers accept."""
     shown = fitting_definition(spec := tool_spec(tool))
     needs_context = isinstance(tool, FunctionTool) and tool.requires_context
     return tool if shown is None or needs_context else _FitTool(tool, spec, shown)
@@ -101,10 +101,10 @@ def _fit_tool(tool: BaseTool) -> BaseTool:
 class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
     """Retriever of tools for the user's message: `FunctionAgent(tool_retriever=...)`.
 
-    `tools` are all tools; the index chooses by their names, and tools unknown to the index are
-    always included. A tool's own name retrieves that tool alone: agents call tools so. `k` replaces
-    the settings' `tools.k`. Schemas get the form that all providers take, and calls the names of
-    the tool's own.
+    `tools` are all tools; the index chooses by name, and tools unknown to the index are always
+    included. A query that is a tool's name retrieves only this tool, as agents look tools up for
+    calls. `k` replaces the settings' `tools.k`. Schemas are converted to the form that all
+    providers accept, and calls back to the tool's own names.
 
     Raises:
         StoreError: a store does not answer.
@@ -141,7 +141,7 @@ class _ToolRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         if (name := query_bundle.query_str) in self._nodes:
-            # Agents retrieve by the name of a called tool to make the call.
+            # Agents look a called tool up by its name.
             return [NodeWithScore(node=self._nodes[name])] if self._may_call(name) else []
         turn = Turn(text=query_bundle.query_str, scope=self._scope)
         found = tools_for_turn(self._crib, turn, self._nodes, k=self._k)
@@ -152,7 +152,7 @@ class _ToolRetriever(BaseRetriever):
         ]
 
     def _may_call(self, name: str) -> bool:
-        """True for a tool in the scope, and for one that the index does not know."""
+        """True for a tool in the scope, and for a tool unknown to the index."""
         return bool(
             callable_tools(self._crib, [name], self._scope) or not known_tools(self._crib, [name])
         )
@@ -162,20 +162,20 @@ class _ToolRetriever(BaseRetriever):
 
 
 SHOWN, FOUND = "toolcrib_shown", "toolcrib_found"
-"""Keys of the run's state: the tools that the model is shown, and those that its search found."""
+"""Keys of the run's state: the tools shown to the model, and the tools that its search found."""
 
 
 class ToolcribFunctionAgent(FunctionAgent):
-    """Function agent whose model gets, of its `tools`, those that each turn and step needs.
+    """Function agent whose model gets only those of its `tools` that each turn and step needs.
 
-    The tools are chosen by their names in the index: for the user's message, then by what the model
-    wrote last, as `steps` say. Tools unknown to the index stay, as do tools in `always_include`.
-    `k` replaces `tools.k`. Schemas get the form that all providers take, and calls the names of the
-    tool's own. A call of a tool that the turn does not have is refused, and outcomes of calls are
-    reported to the crib. In an `AgentWorkflow` of several agents neither is done.
+    The tools are chosen by their names in the index: for the user's message, then by the model's
+    last text, as `steps` say. Tools unknown to the index stay, as do tools in `always_include`.
+    `k` replaces `tools.k`. Schemas are converted to the form that all providers accept, and calls
+    back to the tool's own names. Calls of tools outside the turn are refused, and outcomes of calls
+    are reported to the crib; in an `AgentWorkflow` of several agents neither is done.
 
     Raises:
-        SettingsError: the agent has no tool of a name in `always_include`.
+        SettingsError: a name in `always_include` is no tool of the agent.
         StoreError: a store does not answer.
     """
 
@@ -197,7 +197,7 @@ class ToolcribFunctionAgent(FunctionAgent):
             SEARCH.description, SEARCH.name, parameters=dict(SEARCH.input_schema)
         )
         self._search = FunctionTool(async_fn=find_tools, metadata=metadata)
-        # The run's context comes with the call, also in a workflow of several agents.
+        # The call gets the run's context, also in a workflow of several agents.
         self._search.requires_context, self._search.ctx_param_name = True, "ctx"
         agent: Any = self
         search = [self._search] if agent.steps.search else []
@@ -222,13 +222,13 @@ class ToolcribFunctionAgent(FunctionAgent):
         await ctx.store.set(SHOWN, now)
         named = {**own, SEARCH.name: self._search}
         given = [named.pop(name) for name in now["names"] if name in named]
-        # Tools that came since, such as a handoff to another agent, stay.
+        # Tools that were added meanwhile, such as a handoff to another agent, stay.
         hidden = {*now["hidden"], SEARCH.name}
         given += [tool for name, tool in named.items() if name not in hidden]
         return await super().take_step(ctx, llm_input, given, memory)
 
     async def _find_tools(self, ctx: Any, arguments: Mapping[str, Any]) -> str:
-        """Answer a search of the model, and keep what was found for the next step."""
+        """Answer a search of the model, and keep the found tools for the next step."""
         shown: ShownTools = await ctx.store.get(SHOWN)
         called = self._step(await ctx.store.get(self.scratchpad_key, default=[])).called
         text, found = await asyncio.to_thread(

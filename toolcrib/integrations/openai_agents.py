@@ -73,12 +73,12 @@ async def agent_for_turn(
 ) -> Agent[_Context]:
     """Copy an agent for one run, with the functions that fit `said`, the input of `Runner.run`.
 
-    Each answer of the model brings the functions of its next step, as `steps` say. Hosted tools,
-    functions unknown to the index, and MCP servers stay. A schema that is not strict gets the form
-    that all providers take. `k` replaces the settings' `tools.k`.
+    After each answer of the model, the functions of the next step are added, as `steps` say.
+    Hosted tools, functions unknown to the index, and MCP servers stay. A schema that is not strict
+    is converted to the form that all providers accept. `k` replaces the settings' `tools.k`.
 
     Raises:
-        SettingsError: the agent has no function of a name in `always_include`.
+        SettingsError: a name in `always_include` is no function of the agent.
         StoreError: a store does not answer.
     """
     choice = AgentTools(crib, k, tuple(always_include), steps)
@@ -88,7 +88,7 @@ async def agent_for_turn(
 
 
 class _FollowedRun:
-    """Run of an agent whose functions follow what its model writes and calls."""
+    """Run of an agent whose functions are chosen again after each answer of its model."""
 
     def __init__(
         self, choice: AgentTools, scope: Scope | None, shown: ShownTools, agent: Agent[Any]
@@ -119,7 +119,7 @@ class _FollowedRun:
         ]
 
     async def _on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
-        """Give the agent the functions of its next step."""
+        """Set the agent's functions for its next step."""
         await self._own_hooks.on_llm_end(context, agent, response)
         output = response.output
         self._calls.append([item.name for item in output if item.type == "function_call"])
@@ -151,7 +151,7 @@ class _FollowedRun:
 
 
 def _fit_function(tool: FunctionTool) -> FunctionTool:
-    """Function whose schema OpenAI takes; a call gets the names of its own schema back."""
+    """Function with a schema that OpenAI accepts; calls are converted back to its own names."""
     shown = fitting_definition(spec := tool_spec(tool))
     if tool.strict_json_schema or shown is None:
         return tool
@@ -210,9 +210,9 @@ def turn_tools(
 def search_output(
     crib: AnyCrib, call: ResponseToolSearchCall, *, k: int = 5, scope: Scope | None = None
 ) -> tuple[ResponseToolSearchOutputItemParamParam | None, ToolNames]:
-    """Answer a search by the client with an item, and the ids of the loaded tools.
+    """Answer a client-side search with an item, and the ids of the loaded tools.
 
-    A namespaced function is `namespace.name`. None for a search by the server.
+    A namespaced function is `namespace.name`. The item is None for a server-side search.
 
     Raises:
         StoreError: the store does not answer.

@@ -1,7 +1,7 @@
-"""Provider rules: what a provider refuses in a definition, and schemas that no provider refuses.
+"""Provider rules: reasons why providers refuse definitions, and schemas that all providers accept.
 
-One refused definition costs a whole request. So schemas are handed out in one form that all
-providers take: one object in JSON Schema 2020-12, without references.
+A provider refuses a whole request for one bad definition. All schemas are therefore converted to
+one form that all providers accept: one object in JSON Schema 2020-12, without references.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Provider(StrEnum):
 
 
 class ProviderRule(NamedTuple):
-    """Rule of a provider, as its documentation or its error says it; `read` is the day."""
+    """Rule of a provider, by its documentation or its errors (`source`), as of the day `read`."""
 
     provider: Provider
     kind: str
@@ -46,7 +46,7 @@ class ProviderRule(NamedTuple):
 
 @cache
 def provider_rules() -> tuple[ProviderRule, ...]:
-    """Rules of `provider_rules.csv`; Gemini's are those of `parametersJsonSchema`."""
+    """Rules in `provider_rules.csv`; for Gemini those of `parametersJsonSchema`."""
     path = Path(__file__).with_name("provider_rules.csv")
     with path.open(encoding="utf-8", newline="") as file:
         _, *rows = csv.reader(file)
@@ -54,11 +54,11 @@ def provider_rules() -> tuple[ProviderRule, ...]:
 
 
 PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-"""Property names that every provider takes."""
+"""Property names that every provider accepts."""
 
 
 class Definition(NamedTuple):
-    """Definition of a tool as a provider gets it."""
+    """Definition of a tool as sent to a provider."""
 
     name: str
     description: str
@@ -66,7 +66,7 @@ class Definition(NamedTuple):
 
 
 def refusals(provider: Provider, given: Definition) -> Iterator[str]:
-    """Reasons for which a provider refuses a definition, one a broken rule."""
+    """Reasons why a provider refuses a definition, one for each broken rule."""
     for rule in provider_rules():
         if rule.provider == provider and (fault := _CHECKS[rule.kind](given, rule.value)):
             yield fault
@@ -114,7 +114,7 @@ def _check_json_schema(given: Definition, _: str) -> str:
 
 @cached_texts(1_000, 20_000)
 def _schema_fault(text: str) -> str:
-    # A search needs no checker of schemas, which takes a tenth of a second to import.
+    # Imported here: a checker of schemas takes 0.1 s to import, and a search needs none.
     from jsonschema import Draft202012Validator, SchemaError
 
     schema = json.loads(text)
@@ -151,7 +151,7 @@ def _types(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _nodes(schema: Any) -> list[dict[str, Any]]:
-    """Every schema in a schema, itself too."""
+    """All schemas in a schema, itself included."""
     found: list[dict[str, Any]] = []
 
     def keep(node: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _nodes(schema: Any) -> list[dict[str, Any]]:
     return found
 
 
-# -- the form that all take ------------------------------------------------------------------------
+# -- the form that all providers accept ------------------------------------------------------------
 
 
 class UnfitSchemaError(ValueError):
@@ -170,17 +170,17 @@ class UnfitSchemaError(ValueError):
 
 
 class FitSchema(NamedTuple):
-    """Schema that every provider takes; `note` says which alternatives its root had."""
+    """Schema that every provider accepts; `note` describes the alternatives at its root."""
 
     schema: dict[str, Any]
     note: str = ""
 
 
 def fit_schema(schema: Mapping[str, Any]) -> FitSchema:
-    """Schema of one object in JSON Schema 2020-12, with the author's property names.
+    """Convert a schema to one object in JSON Schema 2020-12, with the author's property names.
 
-    It takes all arguments that the given schema, or one of its alternatives, declares. A schema
-    that needs no change stays.
+    The object accepts all arguments that the schema or one of its alternatives declares. A schema
+    in this form stays as it is.
 
     Raises:
         UnfitSchemaError: the arguments are no object, or the schema is nested too deeply.
@@ -191,7 +191,7 @@ def fit_schema(schema: Mapping[str, Any]) -> FitSchema:
     except (ValueError, RecursionError) as error:
         raise UnfitSchemaError(f"its schema cannot be written out: {error}") from error
     if folded is None:
-        raise UnfitSchemaError("its arguments are no object")
+        raise UnfitSchemaError("its arguments are not an object")
     empty: dict[str, Any] = {"type": "object", "properties": {}}
     fit = {**empty, **folded.schema}
     for name in list_of(fit.get("required")):
@@ -203,7 +203,7 @@ def fit_schema(schema: Mapping[str, Any]) -> FitSchema:
 
 
 def fit_definition(schema: Mapping[str, Any], description: str) -> tuple[dict[str, Any], str]:
-    """Schema with the author's property names, and description, as every provider takes them.
+    """Schema, with the author's property names, and description for every provider.
 
     A schema that no object can express stays as it is.
     """
@@ -215,9 +215,9 @@ def fit_definition(schema: Mapping[str, Any], description: str) -> tuple[dict[st
 
 
 def is_closed(schema: Mapping[str, Any], *, complete: bool) -> bool:
-    """True if no object takes unnamed properties and, if `complete`, each requires all of its own.
+    """True if no object allows unnamed properties and, if `complete`, each requires all its own.
 
-    Providers refuse a strict tool with another schema.
+    Providers refuse strict tools with other schemas.
     """
     objects = [n for n in _nodes(schema) if "object" in _types(n) or "properties" in n]
     return all(
@@ -232,7 +232,7 @@ _REFERENCE_WORDS = ("$ref", *_OLD_REFERENCES)
 
 
 def _without_references(schema: dict[str, Any]) -> Any:
-    """Schema with references written out; a reference that leads nowhere takes any value."""
+    """Schema with references replaced by their targets; a broken reference allows any value."""
     text = json.dumps(schema, default=str)
     if '"required": true' in text:
         schema = map_schemas(schema, _with_required_properties)
@@ -244,7 +244,7 @@ def _without_references(schema: dict[str, Any]) -> Any:
         old = next((node[word] for word in _OLD_REFERENCES if isinstance(node.get(word), str)), "")
         node = {"$ref": old, **node} if old else node
         if tag := object_of(node.get("discriminator")):
-            # Its mapping leads to definitions that are gone.
+            # The mapping refers to definitions that were removed.
             rest = {key: value for key, value in tag.items() if key != "mapping"}
             node = {**node, "discriminator": rest}
         if not is_reference(node):
@@ -263,7 +263,7 @@ def _without_references(schema: dict[str, Any]) -> Any:
 
 
 def _with_required_properties(schema: dict[str, Any]) -> dict[str, Any]:
-    """Schema that requires the properties which say `"required": true` of themselves."""
+    """Schema that requires the properties with their own `"required": true`."""
     named = object_of(schema.get("properties"))
     needed = [name for name, each in named.items() if object_of(each).get("required") is True]
     listed = list_of(schema.get("required"))
@@ -282,11 +282,11 @@ _OTHER_TYPES = {
     "bool": "boolean",
     "none": "null",
 }
-"""Types of other languages, in lower case. An unknown type takes any value."""
+"""Types of other languages, in lower case. An unknown type allows any value."""
 
 
 def _json_type(kind: Any) -> Any:
-    """A `type` in the words of JSON Schema; None for any value."""
+    """JSON Schema's name of a `type`; None for any value."""
     kinds = list_of(kind) or [kind]
     words = [each.lower() for each in kinds if isinstance(each, str)]
     known = list(dict.fromkeys(_OTHER_TYPES.get(word, word) for word in words))
@@ -348,12 +348,12 @@ _OLD_WORDS = frozenset({"definitions", "dependencies", "additionalItems"})
 
 
 def _in_2020_12(schema: dict[str, Any]) -> dict[str, Any]:
-    """One schema in JSON Schema 2020-12; the schemas in it are changed already."""
+    """Convert one schema to JSON Schema 2020-12; the schemas in it are converted before."""
     changed = {k: v for k, v in schema.items() if not k.startswith("$") and k not in _OLD_WORDS}
     if (kind := _json_type(changed.pop("type", None))) is not None:
         changed = {"type": kind, **changed}
     for word, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        # In draft 4 a flag beside the bound.
+        # In draft 4 an exclusive bound is a flag beside the bound.
         if changed.get(word) is True and bound in changed:
             changed[word] = changed.pop(bound)
     if isinstance(changed.get("required"), list):
@@ -394,7 +394,7 @@ MAX_FORMS = 12
 
 
 def _fold(schema: Any) -> FitSchema | None:
-    """Fold a schema of an object into one without alternatives; None for no object."""
+    """Merge the alternatives of an object's schema into one object; None for no object."""
     if not is_object(schema) or not {"object", None} & set(_types(schema)):
         return None
     kept = {key: value for key, value in schema.items() if key not in _ROOT_ONLY}
@@ -416,7 +416,7 @@ def _fold(schema: Any) -> FitSchema | None:
 
 
 def _both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Object that has the properties of two; where they differ, the first is kept."""
+    """Object with the properties of both; of different properties the first is kept."""
     named = {**first.get("properties", {})}
     for name, each in second.get("properties", {}).items():
         known = named.setdefault(name, each)
@@ -431,13 +431,13 @@ def _both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
-    """Keywords that both schemas have with different values; texts say nothing different."""
+    """Keywords with different values in both schemas; titles and descriptions do not count."""
     common = first.keys() & second.keys() - {"title", "description"}
     return {key for key in common if first[key] != second[key]}
 
 
 def _either(options: Sequence[dict[str, Any]], beside: Mapping[str, Any]) -> dict[str, Any]:
-    """Object that takes what any option declares, as far as the object beside them allows."""
+    """Object that allows the properties of all options, within the limits of `beside`."""
     named: dict[str, list[Any]] = {}
     for option in options:
         for name, each in option.get("properties", {}).items():
@@ -447,7 +447,7 @@ def _either(options: Sequence[dict[str, Any]], beside: Mapping[str, Any]) -> dic
         for name in options[0].get("required", ())
         if all(name in option.get("required", ()) for option in options)
     ]
-    # Where an option says nothing of a property, the object beside it does.
+    # If an option does not describe a property, `beside` does.
     either: dict[str, Any] = {
         "properties": {
             name: _any_of(schemas)
@@ -459,7 +459,7 @@ def _either(options: Sequence[dict[str, Any]], beside: Mapping[str, Any]) -> dic
 
 
 def _any_of(schemas: Iterable[Any]) -> Any:
-    """Schema that takes what any of several takes; values of constants are listed."""
+    """Schema that allows the values of any of several schemas; constants become an `enum`."""
     different = _unique(schemas)
     if len(different) == 1:
         return different[0]
@@ -477,13 +477,13 @@ def _unique(values: Iterable[Any]) -> list[Any]:
 
 
 def _values(schema: Any) -> list[Any]:
-    """Values that a schema lists; none for a schema of other values."""
+    """Values of a schema's `enum` or `const`; empty without these."""
     known = object_of(schema)
     return [known["const"]] if "const" in known else list_of(known.get("enum"))
 
 
 def _forms(options: Sequence[dict[str, Any]], either: Mapping[str, Any]) -> str:
-    """Sentence about the forms that an object may take; empty if they cannot be told apart."""
+    """Sentence about the alternatives of an object; empty if nothing distinguishes them."""
     forms = [_form(option, either.get("required", ())) for option in options]
     different = list(dict.fromkeys(forms))
     if len(different) == 1 or not all(different):
@@ -493,7 +493,7 @@ def _forms(options: Sequence[dict[str, Any]], either: Mapping[str, Any]) -> str:
 
 
 def _form(option: Mapping[str, Any], common: Sequence[str]) -> str:
-    """Parameters that make an alternative: its constants, and what it alone requires."""
+    """Parameters that identify an alternative: its constants, and parameters only it requires."""
     named: dict[str, Any] = option.get("properties", {})
     required = list_of(option.get("required"))
     constants = {name: values[0] for name in named if len(values := _values(named[name])) == 1}
@@ -508,7 +508,7 @@ _NOT_ALLOWED_IN_PROPERTIES = re.compile(r"[^a-zA-Z0-9_.-]+")
 
 
 def safe_names(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Names for the properties whose own name a provider refuses, at any depth."""
+    """New names, by own name, for properties at any depth whose name a provider refuses."""
     named = {name for node in _nodes(schema) for name in object_of(node.get("properties"))}
     safe: dict[str, str] = {}
     for name in sorted(name for name in named if not PROPERTY_NAME.fullmatch(name)):
@@ -519,11 +519,11 @@ def safe_names(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def rename_properties(schema: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Copy of a schema with other names of properties, wherever they stand."""
+    """Copy of a schema with renamed properties at any depth."""
 
     def rename_node(node: dict[str, Any]) -> dict[str, Any]:
         changed = dict(node)
-        # A rule about names says nothing of the new ones.
+        # A rule about names does not apply to the new names.
         changed.pop("propertyNames", None)
         for word in ("properties", "dependentSchemas"):
             if word in changed:
@@ -544,9 +544,9 @@ def rename_properties(schema: Mapping[str, Any], names: Mapping[str, str]) -> di
 
 
 def rename_arguments(schemas: Iterable[Any], value: Any, names: Mapping[str, str]) -> Any:
-    """Copy of a value with other names of the properties that these schemas declare.
+    """Copy of a value with renamed properties, as far as these schemas declare the properties.
 
-    `names` lead from the schemas' own names or to them. Other keys are data, and stay.
+    `names` map from or to the schemas' own names. Other keys are data, and stay.
     """
     parts = list(_parts(schemas))
     if is_list(value):
@@ -576,7 +576,7 @@ _IN_PLACE = ("allOf", "anyOf", "oneOf", "if", "then", "else")
 
 
 def _parts(schemas: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Schemas that apply to the same value as these, themselves too."""
+    """Schemas that apply to the same value as these, including themselves."""
     for schema in schemas:
         if is_object(schema):
             yield schema

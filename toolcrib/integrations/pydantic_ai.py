@@ -58,12 +58,12 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     """Toolset that gives a run the wrapped tools that its prompt, and each of its steps, needs.
 
     The tools are chosen for the prompt, with the conversation as history. At later steps the index
-    is asked by what the model wrote last, and the list grows as `steps` say. Tools unknown to the
-    index stay, as do tools in `always_include`. `k` replaces `tools.k`. Schemas get the form that
-    all providers take, and calls the names of the tool's own.
+    is searched by the model's last text, and the list grows as `steps` say. Tools unknown to the
+    index stay, as do tools in `always_include`. `k` replaces `tools.k`. Schemas are converted to
+    the form that all providers accept, and calls back to the tool's own names.
 
     Raises:
-        SettingsError: the toolset has no tool of a name in `always_include`.
+        SettingsError: a name in `always_include` is no tool of the toolset.
         StoreError: a store does not answer.
     """
 
@@ -79,16 +79,16 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     _found: list[str] = field(default_factory=list[str], init=False, repr=False)
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
-        """Copy of the toolset for one run, which keeps the run's choice."""
+        """Copy of the toolset for one run, which keeps the tools chosen for it."""
         return replace(self, wrapped=await self.wrapped.for_run(ctx))
 
     async def for_run_step(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
-        """The toolset of the run, with its wrapped toolset of the step."""
+        """Toolset of the run, with the wrapped toolset of the step."""
         self.wrapped = await self.wrapped.for_run_step(ctx)
         return self
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """Tools of the step: the search and the always included first, new ones last."""
+        """Tools of the step: the search and always included tools first, new tools last."""
         tools = await self.wrapped.get_tools(ctx)
         shown = await asyncio.to_thread(self._choose, ctx, frozenset(tools), list(tools))
         given = {name: _fit_tool(tools[name]) for name in shown["names"] if name in tools}
@@ -113,7 +113,7 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
         ctx: RunContext[AgentDepsT],
         tool: ToolsetTool[AgentDepsT],
     ) -> Any:
-        """Call a wrapped tool, or search for tools, which the next step then has."""
+        """Call a wrapped tool, or search for tools that the next step then has."""
         if tool.toolset is not self:
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         shown, called = list(self._shown.values())[-1], _step(ctx.messages).called
@@ -143,7 +143,7 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
 
 @dataclass(frozen=True, slots=True)
 class _OwnNames:
-    """Validator of calls that gives arguments the names of the tool's own schema first."""
+    """Validator of calls that first converts arguments to the tool's own names."""
 
     spec: ToolSpec
     own: Any
@@ -158,7 +158,7 @@ class _OwnNames:
 
 
 def _fit_tool(tool: ToolsetTool[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
-    """Tool whose schema all providers take; a call gets the names of its own schema back."""
+    """Tool with a schema that all providers accept; calls are converted back to its own names."""
     spec = tool_spec(tool.tool_def)
     if (shown := fitting_definition(spec)) is None:
         return tool
@@ -199,7 +199,7 @@ def _turn(ctx: RunContext[Any], scope: Scope | None) -> Turn:
 
 
 def _step(messages: Sequence[ModelMessage]) -> RunStep:
-    """Step after the user's last prompt: what the model wrote last, and what it called."""
+    """Step after the user's last prompt: the model's last text, and its calls."""
     answers: list[ModelResponse] = []
     for message in messages:
         if isinstance(message, ModelResponse):

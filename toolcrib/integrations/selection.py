@@ -1,6 +1,6 @@
-"""Tool selection: the tools, of all that an agent has, that its model gets for a turn and a step.
+"""Tool selection: which of an agent's tools its model gets for a turn, and for a step.
 
-An agent knows its tools by name, an index by id: `named_tools` says which tool a name means.
+An agent knows its tools by name, an index by id: `named_tools` maps names to tools.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
 ScopeOf: TypeAlias = Scope | Callable[[Any], Scope | None] | None
-"""Scope of the caller, or a function of the framework's run, which identifies the caller."""
+"""Scope of the caller, or a function that gets the framework's run and returns the scope."""
 
 
 def scope_in(run: Any, scope: ScopeOf) -> Scope | None:
@@ -44,9 +44,9 @@ def scope_in(run: Any, scope: ScopeOf) -> Scope | None:
 class TurnTools:
     """Tools of a model for a turn.
 
-    `names` are the agent's: first the always included, then those of earlier turns, then new
-    tools, so that a prompt cache holds as long as possible. `ids` has the chosen tools, `tokens`
-    the estimate of what their definitions take.
+    `names` are the agent's: first the always included tools, then tools of earlier turns, then new
+    tools, so that a prompt cache holds as long as possible. `ids` has the chosen tools by name;
+    `tokens` estimates their definitions.
     """
 
     names: tuple[str, ...]
@@ -98,7 +98,7 @@ def choose_tools(
     }
     hits = [hit for hit in decision.tools.tools if hit.id in named]
     if len(hits) < (room := len(decision.tools.tools)):
-        # Tools that the agent lacks took places, so its own tools are ranked by themselves.
+        # Tools that the agent lacks took up ranks, so only its own tools are ranked again.
         found = _rank_own_tools(crib, turn, decision, named, room)
         hits = list({hit.id: hit for hit in (*hits, *found)}.values())[:room]
     chosen: dict[str, ToolSpec] = {}
@@ -114,11 +114,11 @@ def choose_tools(
 _WARNED_CRIBS: WeakSet[AnyCrib] = WeakSet()
 
 MAX_UNWARNED_TOOLS = 30
-"""Tools that the index may lack without a warning: the model is always shown them."""
+"""Most tools that the index may lack without a warning; the model is always shown these."""
 
 
 def _warn_of_unknown_tools(crib: AnyCrib, own: int, known: int) -> None:
-    """Log once for each crib that it lacks all, or many, of the agent's tools."""
+    """Warn once for each crib that lacks all, or many, of the agent's tools."""
     unknown = own - known
     if crib in _WARNED_CRIBS or not unknown or (known and unknown <= MAX_UNWARNED_TOOLS):
         return
@@ -140,7 +140,7 @@ def turn_of_messages(messages: Sequence[Message], scope: Scope | None) -> Turn:
 
 
 def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
-    """Raise an error for a name that no tool has; it suggests the nearest names."""
+    """Raise an error for a name that no tool has, with the nearest names."""
     for name in wanted:
         if name not in names:
             hint = did_you_mean(nearest(name, names))
@@ -150,7 +150,7 @@ def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
 def known_tools(
     crib: AnyCrib, names: Iterable[str], scope: Scope | None = None, limits: Filter | None = None
 ) -> dict[str, tuple[ToolSpec, ...]]:
-    """Specifications by name, for the names that the index knows, in this scope and limits.
+    """Specifications by name, for names that the index knows within scope and limits.
 
     A name may match tools of several servers; only the nearest matches count.
     """
@@ -193,11 +193,11 @@ def _tokens(specs: Iterable[ToolSpec]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Cost of the tools of one call of a model: of a turn's first, or of a later step.
+    """Cost of the tools of one model call: the first of a turn, or that of a later step.
 
-    `shown` counts the tools of the list, `added` and `dropped` those that it gained and lost; a
-    change of the list throws a prompt cache away. `tokens` is the estimate of what the added
-    tools' definitions take, `took_ms` the time of the choice.
+    `shown` counts the tools of the list, `added` and `dropped` its changes, which invalidate a
+    prompt cache. `tokens` estimates the definitions of added tools; `took_ms` is the time of the
+    choice.
     """
 
     shown: int
@@ -216,13 +216,13 @@ def _log_cost(cost: StepCost) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """Options of the tools that follow the steps of a run.
+    """Options for choosing tools again at each step of a run.
 
-    With `each`, the index is asked before every call of the model. The list changes only if one of
-    the `first` tools found is not in it: `added` tools at most come behind the others, and above
-    `most` chosen tools the oldest that were never called go. Tools called in the turn stay. With
+    With `each`, the index is searched before every model call. The list changes only if one of the
+    `first` tools found is missing: at most `added` tools are appended, and above `most` chosen
+    tools the oldest that were never called are dropped. Tools called in the turn stay. With
     `search`, a model that lacks tools of its agent gets the tool `find_tools`. `report` gets the
-    cost of each step; by default it is logged.
+    cost of each step; the default logs it.
     """
 
     each: bool = True
@@ -233,14 +233,14 @@ class StepOptions:
     report: Callable[[StepCost], None] = _log_cost
 
     def __post_init__(self) -> None:
-        """Refuse a limit that no search takes.
+        """Check the limits.
 
         Raises:
             SettingsError: `added` is less than 1.
         """
         if self.added < 1:
             raise SettingsError(
-                f"StepOptions(added={self.added}) adds no tool; each=False keeps those of the turn"
+                f"StepOptions(added={self.added}) adds no tool; give at least 1, or each=False"
             )
 
 
@@ -248,11 +248,11 @@ DEFAULT_STEPS = StepOptions()
 
 
 class ShownTools(TypedDict):
-    """Tools that a model is shown; plain data, as checkpoints keep it.
+    """Tools that a model is shown; plain data for checkpoints.
 
     `turn` is the key of the user's message, `task` its text, `decision` the decision's id. `names`
     are the agent's, in the prompt's order; `hidden` are its other tools. `ids` has the chosen
-    tools, `shown` the ids of the conversation.
+    tools by name, `shown` the ids of the conversation's tools.
     """
 
     turn: str
@@ -266,7 +266,7 @@ class ShownTools(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Step of a turn: the text that the model wrote last, and its calls in the turn, by name.
+    """Step of a turn: the model's last text, and the names of the tools called in the turn.
 
     `last` are the calls of its last message, `found` the tools that `find_tools` found.
     """
@@ -278,7 +278,7 @@ class RunStep:
 
     @classmethod
     def of(cls, text: str, calls: Iterable[Sequence[str]], found: Iterable[str] = ()) -> RunStep:
-        """Step after messages with these calls; searches of the model are no calls."""
+        """Step after messages with these calls; searches by the model do not count as calls."""
         made = [tuple(name for name in names if name != SEARCH.name) for names in calls]
         called = tuple(name for names in made for name in names)
         return cls(text, called, made[-1] if made else (), tuple(found))
@@ -302,12 +302,12 @@ class AgentTools:
         always: Iterable[str] = (),
         shown: Sequence[str] = (),
     ) -> ShownTools:
-        """Choose tools for a turn; `always` adds to the names that always come."""
+        """Choose tools for a turn; `always` are further names that are always included."""
         began = perf_counter()
         own, every = list(dict.fromkeys(names)), (*self.always, *always)
         if self.steps.search and SEARCH.name in own:
             raise SettingsError(
-                f"the agent has a tool {SEARCH.name!r} of its own: give StepOptions(search=False)"
+                f"the agent has its own tool {SEARCH.name!r}: give StepOptions(search=False)"
             )
         found = tools_for_turn(self.crib, turn, own, k=self.k, always=every, shown=shown)
         hidden = [name for name in own if name not in found.names]
@@ -325,7 +325,7 @@ class AgentTools:
         return chosen
 
     def for_step(self, shown: ShownTools, step: RunStep, scope: Scope | None) -> ShownTools:
-        """Tools of a step, mostly those shown before; those found or called by name are added."""
+        """Tools of a step: the shown tools, with tools that were found or called by name."""
         began, now, tokens = perf_counter(), shown, 0
         for find in (self._named_by_model, self._found_by_words):
             if added := find(now, step, scope):
@@ -350,7 +350,7 @@ class AgentTools:
     def _found_by_words(
         self, shown: ShownTools, step: RunStep, scope: Scope | None
     ) -> dict[str, ToolSpec]:
-        """Tools of the model's last words; none while the first of them are shown."""
+        """Tools found by the model's last text; none if the first of them are all shown."""
         text = step.text if has_words(step.text) else " ".join(step.last)
         if not (self.steps.each and shown["hidden"] and has_words(text)):
             return {}
@@ -399,7 +399,7 @@ class AgentTools:
         return found
 
     def _with(self, shown: ShownTools, added: Mapping[str, str], step: RunStep) -> ShownTools:
-        """List with added tools behind; above the limit without the oldest that nobody called."""
+        """List with added tools appended; above the limit, the oldest uncalled tools go."""
         ids = shown["ids"] | {name: added[name] for name in added if name in shown["hidden"]}
         stay = {*step.called, *added, *self.always}
         extra = max(0, len(ids) - self.steps.most)
@@ -419,11 +419,11 @@ class AgentTools:
 
 
 CALL_AGAIN = "If you are given it from now on, call it again."
-"""End of the answer to a call of a tool that the model did not have: the next step may have it."""
+"""End of the answer to a call of a tool outside the turn, which the next step may have."""
 
 
 def refusal(shown: ShownTools | None, name: str) -> str:
-    """Text for a call of a tool that the turn, or its scope, does not have; else empty."""
+    """Text for a call of a tool outside the turn or its scope; else empty."""
     if shown is None or name not in shown["hidden"]:
         return ""
     return f"{absence(shown, name)}. {CALL_AGAIN}"
@@ -446,7 +446,7 @@ def report_outcome(
 
 
 def _ids(shown: ShownTools, names: Iterable[str]) -> list[str]:
-    """Ids of called tools; a tool that was not chosen by its id keeps its name."""
+    """Ids of called tools; the name of a tool without an id in the index."""
     return [shown["ids"].get(name, name) for name in names]
 
 
@@ -474,7 +474,7 @@ SEARCH = ToolSpec(
         "additionalProperties": False,
     },
 )
-"""Search that a model makes itself."""
+"""Tool by which a model searches for tools."""
 
 NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
 
@@ -482,7 +482,7 @@ NO_NEEDS = "Nothing was searched. Write needs: a list with one line for each too
 
 
 def nothing_found(arguments: object) -> str:
-    """Text for a search by a model that found nothing, or that stated no needs."""
+    """Text for a model's search that found nothing, or stated no needs."""
     return NOTHING_FOUND if _needs(arguments) else NO_NEEDS
 
 
@@ -501,7 +501,7 @@ def tools_wanted(
     where: Filter | None = None,
     called: Sequence[str] | None = None,
 ) -> tuple[ToolSpec, ...]:
-    """Find tools for a model's arguments of a search; tools that were `called` are left out."""
+    """Find tools by the arguments of a model's search; tools that were `called` are left out."""
     if not (needs := _needs(arguments)):
         return ()
     found = crib.find_tools(

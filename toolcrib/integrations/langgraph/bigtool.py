@@ -1,4 +1,4 @@
-"""Big-tool agents of LangGraph: `create_agent` as langgraph-bigtool has it, searching a crib."""
+"""Big-tool agents of LangGraph: `create_agent` of langgraph-bigtool, which searches a crib."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def create_agent(
     crib: AnyCrib | None = None,
     scope: Scope | None = None,
 ) -> StateGraph[BigToolState, Any, Any, Any]:
-    """Create an agent that begins with a tool to retrieve tools, and gets the tools found.
+    """Create an agent that starts with a tool to retrieve tools, and gets the retrieved tools.
 
     `tool_registry` has the tools by ids of any kind. `crib` finds them by these ids or by their
-    names; without a crib all are indexed in memory. `limit` tools a retrieval. Given functions
-    retrieve in place of the crib. The result is a graph to compile.
+    names; without a crib all are indexed in memory. A retrieval gives `limit` tools. The given
+    functions retrieve in place of the crib. The result is a graph to compile.
 
     Raises:
         SourceError: the registry holds no readable tool.
@@ -105,7 +105,7 @@ def retrieval_functions(
         return await asyncio.to_thread(retrieve_tools, query)
 
     if isinstance(index, Crib) and index is not crib:
-        # The index in memory lives as long as the function that searches it.
+        # The index in memory is closed with the function that searches it.
         weakref.finalize(retrieve_tools, index.close)
     return retrieve_tools, aretrieve_tools
 

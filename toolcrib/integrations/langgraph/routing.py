@@ -71,15 +71,15 @@ from toolcrib.text import split_identifier
 logger = logging.getLogger(__name__)
 
 BY_GRAVITY = ("retry", "alternate", "replan", "reclassify", "stop")
-"""Recovery steps from the mildest to the gravest, which wins after several failures."""
+"""Recovery steps by gravity; after several failures the gravest step is taken."""
 
 
 class RoutingNodes:
     """Nodes of a routing graph, each a function from state to update; for any graph.
 
-    `tools` makes the calls that the model asks for, or repeats failed calls. It interrupts for
-    calls that a person must approve, in the format of LangChain's `HumanInTheLoopMiddleware`:
-    `{"decisions": [{"type": "approve"}]}` goes on. `atools` likewise.
+    `tools` makes the calls of the model, or repeats failed calls. It interrupts for calls that a
+    person must approve, in the format of LangChain's `HumanInTheLoopMiddleware`:
+    `{"decisions": [{"type": "approve"}]}` resumes. `atools` is its asynchronous twin.
 
     Raises:
         SettingsError: an option names a tool that is not among `tools`.
@@ -104,7 +104,7 @@ class RoutingNodes:
     # -- decision of the turn -----------------------------------------------------------------
 
     def classify(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Decide the turn: its kind, tools and passages; again if a tool was missing."""
+        """Decide the turn: its kind, tools and passages; decide again if a tool was missing."""
         message = last_user_message(state["messages"])
         turn_id = (message.id if message is not None else None) or str(len(state["messages"]))
         fresh = {} if state.get("turn") == turn_id else _new_turn(turn_id)
@@ -141,8 +141,8 @@ class RoutingNodes:
     def plan(self, state: RoutingState, config: RunnableConfig) -> Update:
         """Plan the turn, and write its system message: limits, steps, passages, failures so far.
 
-        The plan is a list of steps, each with its tool: by the model (`model_plans`), else the
-        best tool of each wish after the tools that it requires. Reflection revises it.
+        The plan is a list of steps with tools: by the model (`model_plans`), else the best tool of
+        each need, after the tools that it requires. Reflection revises the plan.
         """
         steps = _steps_by_prerequisites(state)
         if steps and self._options.model_plans:
@@ -184,7 +184,7 @@ class RoutingNodes:
     # -- the model ---------------------------------------------------------------------------
 
     def agent(self, state: RoutingState, config: RunnableConfig) -> Update:
-        """Ask the model with the selected tools alone."""
+        """Call the model with only the selected tools."""
         began = perf_counter()
         answer = self._model_with_tools(state).invoke(_model_messages(state), config)
         return {"messages": [answer], "spent_s": seconds_spent(state, began)}
@@ -196,7 +196,7 @@ class RoutingNodes:
         return {"messages": [answer], "spent_s": seconds_spent(state, began)}
 
     def answer(self, state: RoutingState, config: RunnableConfig) -> Update:
-        """Add citations to the answer; after a stop, ask for the answer without tools first."""
+        """Add citations to the answer; after a stop, first get the answer without tools."""
         last = state["messages"][-1]
         if not _is_answer(last):
             last = self._model.invoke(_model_messages(state, _conclusion(state)), config)
@@ -216,7 +216,7 @@ class RoutingNodes:
     # -- after a call ------------------------------------------------------------------------
 
     def reflect(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Report how the calls ended, and choose the next step.
+        """Report the outcomes of the calls, and choose the next step.
 
         The recovery policy gives the step: retry, alternate, reclassify, replan or stop; of
         several steps the gravest. At a cap the turn stops.
@@ -226,7 +226,7 @@ class RoutingNodes:
         made = {call["id"] for call in state.get("made", ())}
         for message in last_results(state["messages"]):
             if made and message.tool_call_id not in made:
-                # The result of a call beside the repeated one: reflected upon the first time.
+                # Only the repeated call has a new result; this result was reported before.
                 continue
             metadata, failed = message.response_metadata, message.status == "error"
             if not failed:
@@ -248,7 +248,7 @@ class RoutingNodes:
         return {**update, "step": step}
 
     def follow_steps(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Add the tools of the next step, by what the model wrote last; called tools stay."""
+        """Add the tools of the next step, by the model's last text; called tools stay."""
         turn = self._turn(state, runtime)
         ids, failed = state.get("ids", {}), state.get("failed", ())
         gone = {*state.get("tools", ()), *(name for name in ids if ids[name] in failed)}
@@ -295,7 +295,7 @@ class RoutingNodes:
             update["plan_steps"] = [e for e in update["plan_steps"] if e["state"] == "done"]
             update["needs"].append(missed or " ".join(split_identifier(name)))
         elif step.action == "retry":
-            # The call as made: a person may have changed what the model asked for.
+            # The call as made: a person may have edited the model's call.
             made = state.get("made", ())
             update["pending"] += [call for call in made if call["id"] == message.tool_call_id]
         if step.action in {"alternate", "reclassify"}:
@@ -336,10 +336,10 @@ def build_routing_graph(
     *,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
 ) -> CompiledStateGraph[RoutingState, Any, Any, Any]:
-    """Build a graph that answers turns with the few tools and passages that each needs.
+    """Build a graph that answers turns with the few tools and passages that each turn needs.
 
-    `tools` are all tools of the agent; the index chooses among them by their names. A
-    conversation, and calls that a person must approve, need a `checkpointer`.
+    `tools` are all tools of the agent; the index chooses among them by name. A `checkpointer` is
+    needed for conversations, and for calls that a person must approve.
 
     Raises:
         SettingsError: an option names a tool that is not among `tools`.
@@ -370,7 +370,7 @@ def build_routing_graph(
 
 
 def _after_classify(state: RoutingState) -> list[str]:
-    # Always tools, since some tools are always included.
+    # `tools` in any case, since some tools are always included.
     kind = state.get("decision", {})["route"]["kind"]
     return ["select_tools", *(["select_knowledge"] if kind in {"knowledge", "both"} else [])]
 
@@ -409,7 +409,7 @@ _NUMBER = re.compile(r"\[(\d{1,4})\]")
 
 
 def _model_messages(state: RoutingState, ending: str = "") -> list[BaseMessage]:
-    """Put the plan, and an `ending` of it, before the messages."""
+    """Put the plan, with an `ending`, before the messages."""
     text = "\n\n".join(filter(None, (state.get("plan"), ending)))
     return [*([SystemMessage(text)] if text else []), *state["messages"]]
 
@@ -419,7 +419,7 @@ def _conclusion(state: RoutingState) -> str:
 
 
 def _cite(state: RoutingState, answer: BaseMessage) -> Update:
-    """Attach the given passages to an answer; `cited` marks those that its text names."""
+    """Attach the turn's passages to an answer; `cited` marks passages that the text cites."""
     named = {int(number) for number in _NUMBER.findall(answer.text)}
     citations = [
         {
@@ -456,9 +456,9 @@ class _Plan(BaseModel):
 
 
 def _steps_by_prerequisites(state: RoutingState) -> list[PlanStep]:
-    """Steps by the decision: the best tool of each wish, after the tools that it requires.
+    """Steps by the decision: the best tool of each need, after the tools that it requires.
 
-    Steps that are done stay, and so do open ones until reflection drops them.
+    Done steps stay, and open steps until reflection drops them.
     """
     planned, decision = list(state.get("plan_steps", ())), decision_of(state)
     names = {tool_id: name for name, tool_id in state.get("ids", {}).items()}
@@ -476,7 +476,7 @@ def _steps_by_prerequisites(state: RoutingState) -> list[PlanStep]:
     done = {each["tool"] for each in planned}
     steps = [each for each in fresh if each["tool"] not in done]
     if not steps and (needs := state.get("needs")):
-        # After a failure the tools are chosen by what was missing, and not by the decision alone.
+        # After a failure, tools for missing needs come in addition to those of the decision.
         others = [name for name in state.get("tools", ()) if name not in done]
         steps = [PlanStep(goal=needs[-1], tool=name, state="open") for name in others[:1]]
     return [*planned, *steps]
@@ -646,7 +646,7 @@ class _ToolCalls:
         return kept, refused
 
     def _is_sensitive(self, name: str, known: Mapping[str, Sequence[ToolSpec]]) -> bool:
-        """True if a person must approve a call; tools outside the index are read themselves."""
+        """True if a person must approve a call; a tool unknown to the index is read itself."""
         tool = self.tools.get(name)
         specs: Sequence[object] = known.get(name, ())
         if tool is not None and not specs:
@@ -669,7 +669,7 @@ class _ToolCalls:
             "spent_s": seconds_spent(state, began),
         }
         if isinstance(results, list):
-            # Some tools answer with commands.
+            # Some tools return LangGraph commands.
             return [*cast("list[Any]", results), update]
         return {**update, "messages": [*results["messages"], *refused]}
 
@@ -677,7 +677,7 @@ class _ToolCalls:
         if refusal := self._refusal(request):
             return refusal
         began = perf_counter()
-        # A late call is not waited for: a thread cannot be stopped.
+        # A call that exceeds its timeout runs on unattended: a thread cannot be stopped.
         pool = ContextThreadPoolExecutor(max_workers=1)
         try:
             result = pool.submit(execute, request).result(_timeout(request.state))
@@ -704,7 +704,7 @@ class _ToolCalls:
         return _with_time(request, result, began)
 
     def _refusal(self, request: ToolCallRequest) -> ToolMessage | None:
-        """Answer to a call of a tool that the model does not have; None for its own tools."""
+        """Answer to a call of a tool that the model was not given; else None."""
         state, call = cast("RoutingState", request.state), request.tool_call
         given = state.get("tools", [])
         if request.tool is not None and call["name"] in given:
@@ -753,7 +753,7 @@ def _failure(request: ToolCallRequest, error: Exception) -> ToolMessage:
 
 
 def _error(state: RoutingState, call: ToolCall, text: str, found: Diagnosis | None) -> ToolMessage:
-    """Answer to a failed call; without a diagnosis, to a refused one."""
+    """Answer to a failed call, or without a diagnosis to a refused call."""
     message = ToolMessage(
         text,
         name=call["name"],

@@ -30,9 +30,9 @@ class RoutingState(MessagesState, total=False):
     """State of a routing graph.
 
     `turn` is the id of the user's message; another message resets all fields but `shown`, the
-    ids of the conversation's tools. `plan` is the system message, `plan_steps` are the plan.
-    `decision` is a `Decision` as JSON. `tools` are the names of the model's tools, `ids` their
-    ids in the index; `passages` and `citations` may be cited.
+    ids of the conversation's tools. `plan` is the text of the system message, `plan_steps` its
+    steps. `decision` is a `Decision` as JSON. `tools` are the names of the model's tools, `ids`
+    their ids in the index; `passages` and `citations` may be cited.
     `made` are the last calls, `pending` the calls to repeat, `attempts` the failures of each
     tool, `failed` the ids left out, `needs` descriptions of missing tools. `calls` and `spent_s`
     count against the caps; `step` is the last step of reflection, `notes` are all its notes.
@@ -59,7 +59,7 @@ class RoutingState(MessagesState, total=False):
 
 
 def needs_approval(spec: ToolSpec) -> bool:
-    """True if a person should approve a tool, because its effect may not be undone."""
+    """True if a person should approve a tool's calls, as their effect may be irreversible."""
     return (
         spec.annotations.get("destructiveHint") is True
         or spec.sensitivity == "safety_critical"
@@ -68,7 +68,7 @@ def needs_approval(spec: ToolSpec) -> bool:
 
 
 def may_repeat(spec: ToolSpec) -> bool:
-    """True if a repeated call does no harm: the tool only reads, or is declared idempotent."""
+    """True if a call may be repeated: the tool only reads, or is declared idempotent."""
     hints = spec.annotations
     if hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True:
         return True
@@ -80,10 +80,10 @@ class RoutingOptions:
     """Options of a routing graph.
 
     `k`, `always_include` and `scope` are as in `ToolcribMiddleware`. `prompt` precedes the text
-    of `plan`. `model_plans`: the model makes the plan, not the order of prerequisites; one call
-    more a turn. `approve` selects tools whose calls a person must approve. At most `max_calls`
-    calls a turn (default: the decision's), and none begins after `limit_s` seconds of work.
-    `steps` say how the tools follow the steps of a turn; the graph has no tool `find_tools`.
+    of `plan`. `model_plans`: the model makes the plan, by one more call a turn, not the order of
+    prerequisites. `approve` selects tools whose calls a person must approve. At most `max_calls`
+    calls a turn (default: the decision's), and none starts after `limit_s` seconds of work.
+    `steps` set how tools are added in later steps; the graph has no tool `find_tools`.
     """
 
     k: int | None = None
@@ -135,5 +135,5 @@ def append_new(left: Iterable[str], right: Iterable[str]) -> list[str]:
 
 
 def seconds_spent(state: RoutingState, began: float) -> float:
-    """Seconds that the turn has taken, with the work since this reading of the clock."""
+    """Seconds that the turn has taken, with the work since the clock time `began`."""
     return state.get("spent_s", 0.0) + perf_counter() - began
