@@ -41,7 +41,7 @@ def test_what_is_stated_by_id_or_glob_is_added_and_the_last_pattern_wins(tmp_pat
     assert (wipe.safety_tags, wipe.avg_latency_ms) == (("destructive",), 800)
     assert (wipe.success_examples, add.anti_patterns) == (("clean it",), ("subtract",))
     assert (read.sensitivity, read.cost_estimate, read.safety_tags) == ("pii", 0.5, ())
-    assert unmatched == [Refusal(str(path), "ops/gone", "fits no tool's id")]
+    assert unmatched == [Refusal(str(path), "ops/gone", "matches no tool's id")]
 
 
 @pytest.mark.parametrize(

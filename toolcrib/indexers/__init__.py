@@ -1,1 +1,1 @@
-"""Indexers: tools and documents are read, audited, prepared and kept in step with a store."""
+"""Indexers: read, audit and prepare tools and documents, and sync them with a store."""

@@ -1,4 +1,4 @@
-"""Copier: copies what one store holds into another, encoded anew, and then what changed since."""
+"""Copier: copies a store into another, re-encoded, and afterwards later changes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Payload = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Copier(Generic[_Item]):
-    """Copies tools or passages; each call copies what the calls before did not.
+    """Copies tools or passages; each call copies the changes since the last call.
 
     `read` makes an item of a payload, and `write` syncs items into a store. Items of one `group`
-    are written together: a document that lacks a part would lose that part. `convert` makes
-    entries of the target's small document from entries of the source's; a removed entry is None.
+    are written together, as a sync removes missing parts of a document. `convert` makes entries of
+    the target's metadata from entries of the source's; a removed entry is None.
     """
 
     read: Callable[[Payload], _Item]
@@ -31,7 +31,7 @@ class Copier(Generic[_Item]):
     _entries: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __call__(self, source: Store, target: Store) -> bool:
-        """Copy what changed since the last call; False where nothing did.
+        """Copy the changes since the last call; False if there are none.
 
         Raises:
             StoreError: a store refused; the call can be repeated.

@@ -1,8 +1,7 @@
-"""Enricher: a language model writes texts that the authors of tools left out.
+"""Enricher: a language model writes search texts about tools.
 
-The model is called once for a specification; the answer of this model and prompt stays. A worker
-writes each answer to the disk before its next call, so that a killed run loses no more than the
-calls in flight.
+The model is called once for a specification; its answer is kept for this model and prompt. Each
+answer is written to the disk at once, so that a killed run loses only the calls in flight.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ ENRICHMENT_PROMPT_VERSION = "2"
 """Version of the prompt; answers to another version are renewed."""
 
 SIBLINGS_PER_PROMPT = 4
-"""Nearest tools in the prompt of a tool, from which the model distinguishes it."""
+"""Nearest tools in a tool's prompt, from which the model must distinguish the tool."""
 
 SERVER_TOOLS_PER_PROMPT = 40
-"""Nearest tools of the same server in the prompt, among which the model finds companions."""
+"""Nearest tools of the same server in the prompt, from which the model chooses companions."""
 
 SIBLING_SEARCH_ROWS = 64
-"""Tools whose siblings are computed at once: rows of a matrix as wide as the registry."""
+"""Tools whose siblings are computed at once, to bound the matrix of cosines."""
 
 MAX_SIBLING_CHARS, MAX_PROMPT_DESCRIPTION_CHARS, MAX_PROMPT_SCHEMA_CHARS = 300, 4_000, 4_000
 MAX_SERVER_TOOL_CHARS = 120
@@ -128,7 +127,7 @@ class Question:
 def questions(
     specs: Sequence[ToolSpec], dense: DenseEncoder, known: Container[str] = ()
 ) -> list[Question]:
-    """Questions for the tools that are not `known`, each with the tools that are nearest."""
+    """Questions for the tools that are not `known`, each with the nearest tools."""
     places = [place for place, spec in enumerate(specs) if spec.id not in known]
     if not places:
         return []
@@ -162,11 +161,11 @@ class EnrichmentTable:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Exclude no run: each line is a record of its own."""
+        """Lock nothing: runs may write at once, as each line is its own record."""
         yield
 
     def read(self, only: Container[str] | None = None) -> Enrichments:
-        """Read the stored enrichments, of all tools or of these."""
+        """Read the stored enrichments of all tools, or `only` of some."""
         lines: dict[str, list[EnrichmentLine]] = {}
         for row in self._records.read(self._table):
             line = EnrichmentLine.model_validate(row.body)
@@ -175,7 +174,7 @@ class EnrichmentTable:
         return Enrichments(self.source, lines)
 
     def add(self, line: EnrichmentLine) -> None:
-        """Store a line, in place of a line for the same version of the tool."""
+        """Store a line, replacing a line for the same version of the tool."""
         row_id = f"{line.id} {line.digest or ''}"
         self._records.put(self._table, DbRow(row_id, time.time(), line.model_dump(mode="json")))
 
@@ -199,7 +198,7 @@ class EnrichmentFile:
             try:
                 held.enter_context(lock)
             except Timeout:
-                reason = "another `toolcrib enrich` writes it; wait for that, or name another --out"
+                reason = "another `toolcrib enrich` is writing it; wait, or name another --out"
                 raise SourceError(str(self.path), "", reason) from None
             except OSError as error:
                 raise SourceError(str(self.path), "", f"cannot be written: {error}") from error
@@ -207,11 +206,11 @@ class EnrichmentFile:
             yield
 
     def read(self) -> Enrichments:
-        """Read the file; empty where there is none."""
+        """Read the file; empty if it does not exist."""
         return Enrichments.read(self.path) if self.path.exists() else Enrichments("", {})
 
     def _mend(self) -> None:
-        """Remove an unfinished last line of a killed run, or end a complete one."""
+        """Remove an incomplete last line of a killed run, or end a complete line."""
         content = self.path.read_bytes() if self.path.exists() else b""
         start = content.rfind(b"\n") + 1
         if not content[start:]:
@@ -258,10 +257,10 @@ class EnrichmentReport:
 # -- the run ---------------------------------------------------------------------------------------
 
 MAX_FAILURES_IN_A_ROW = 10
-"""Failed calls in a row after which a run stops: the model does not answer."""
+"""Failed calls in a row after which a run stops."""
 
 MAX_RATE_LIMIT_WAITS, MAX_RATE_LIMIT_WAIT_S = 10, 300.0
-"""Most waits of a call for a server's rate limit, and the longest of them."""
+"""Most waits of a call for a server's rate limit, and the longest wait."""
 
 
 class Enricher:
@@ -278,16 +277,16 @@ class Enricher:
         self.report = EnrichmentReport()
 
     def stop(self) -> None:
-        """Start no more calls; those in flight are awaited."""
+        """Start no more calls; calls in flight are awaited."""
         self._stopped.set()
 
     async def run(
         self, asked: Sequence[Question], progress: Callable[[int, int], None] | None = None
     ) -> EnrichmentReport:
-        """Call the model for all questions, as many at once as it allows.
+        """Call the model for all questions, as many at once as the model allows.
 
-        `progress` gets the numbers of answered and of all questions. A tool whose call fails is
-        reported, and the next run calls for it again.
+        `progress` gets the numbers of answered and of all questions. A failed call is reported,
+        and repeated by the next run.
         """
         left = iter(asked)
 
@@ -316,7 +315,7 @@ class Enricher:
         self.report.written[spec.id] = line
 
     async def _answer(self, question: Question) -> EnrichmentAnswer:
-        """Answer of the model; waits as long as the server's rate limit says."""
+        """Answer of the model; waits for the server's rate limit."""
         for _ in range(MAX_RATE_LIMIT_WAITS):
             try:
                 return await self._model.ask("enrich", question.messages, EnrichmentAnswer)
@@ -330,7 +329,7 @@ class Enricher:
         return await self._model.ask("enrich", question.messages, EnrichmentAnswer)
 
     def _screen(self, spec: ToolSpec, answer: EnrichmentAnswer) -> EnrichmentLine:
-        """Line of a tool, without the texts that are of no use."""
+        """Line of a tool, without unusable texts."""
         about = {
             "digest": spec.digest,
             "model": self._model.name,

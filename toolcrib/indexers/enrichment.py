@@ -1,7 +1,7 @@
-"""Enrichment: texts about a tool that its author did not write, read, screened and added.
+"""Enrichment: reads, screens and adds texts about tools that their authors did not write.
 
-A file has one JSON object a line. The author's own texts go first. A text that names other tools,
-repeats the description, is too long or is dangerous is dropped and reported.
+A file has one JSON object a line. The author's own texts take precedence. A text that names other
+tools, repeats the description, is too long or is dangerous is dropped and reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENRICHMENT_NAME = "enrichment.jsonl"
 
 
 class EnrichmentLine(Enrichment):
-    """Line of a file: the enrichment of the tool `id`; unknown keys are not read."""
+    """Line of a file: the enrichment of the tool `id`; unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -45,7 +45,7 @@ class EnrichmentLine(Enrichment):
 
 
 def is_enrichment(source: Source) -> bool:
-    """Tell whether a file holds enrichments, and no tools."""
+    """True if a file holds enrichments, and no tools."""
     sample = source.sample
     return is_list(sample) and all(
         is_object(each)
@@ -60,11 +60,11 @@ COMPANION_CHECKS: Mapping[str, Callable[[Source], bool]] = {
     OVERLAY_NAME: ToolOverlay.is_overlay,
     ENRICHMENT_NAME: is_enrichment,
 }
-"""Names of files beside sources that are no sources, each with its check of the content."""
+"""Names of companion files beside sources, each with a check of the content."""
 
 
 def companion_files(sources: Iterable[str], name: str) -> list[Path]:
-    """Files of this name in the folders and beside the files that `sources` name."""
+    """Files with this name in the folders, and beside the files, that `sources` name."""
     found = [folder_of(each) / name for each in sources]
     return [
         path
@@ -74,7 +74,7 @@ def companion_files(sources: Iterable[str], name: str) -> list[Path]:
 
 
 def folder_of(source: str) -> Path:
-    """Folder of a source's companion files: the current one for a source that is no path."""
+    """Folder of a source's companion files; the current folder if the source is no path."""
     if os.path.isdir(source):  # noqa: PTH112 -- pathlib raises for names that no file can have
         return Path(source)
     return Path(source).parent if os.path.isfile(source) else Path()  # noqa: PTH113 -- as above
@@ -82,7 +82,7 @@ def folder_of(source: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Enrichments:
-    """Lines of one file by the ids of their tools, and the lines that could not be read."""
+    """Lines of a file by the ids of their tools, and its unreadable lines."""
 
     source: str
     lines: Mapping[str, Sequence[EnrichmentLine]]
@@ -90,10 +90,10 @@ class Enrichments:
 
     @classmethod
     def read(cls, path: str | Path) -> Enrichments:
-        """Read a file of JSON Lines; a wrong line is refused alone.
+        """Read a file of JSON Lines; only wrong lines are refused.
 
         Raises:
-            SourceError: it cannot be read.
+            SourceError: the file cannot be read.
         """
         source = Source.by_name(str(path))
         lines: dict[str, list[EnrichmentLine]] = {}
@@ -108,7 +108,7 @@ class Enrichments:
         return cls(source.name, lines, tuple(refused))
 
     def of(self, tool_id: str, digests: Iterable[str]) -> EnrichmentLine | None:
-        """Last line for a tool of one of these digests, or else for any version of the tool."""
+        """Last line for one of these digests of a tool, else for any version of the tool."""
         lines = self.lines.get(tool_id, ())
         fitting = [line for line in lines if line.digest in {*digests}]
         fitting = fitting or [line for line in lines if line.digest is None]
@@ -117,9 +117,9 @@ class Enrichments:
     def over(
         self, entries: Sequence[Entry], digests: Mapping[str, str]
     ) -> tuple[list[Entry], list[Refusal]]:
-        """Entries with their enrichments, and the texts that were dropped.
+        """Entries with their enrichments, and the dropped texts.
 
-        `digests` are those of the tools before an overlay. A tool without a line gets an empty
+        `digests` are the tools' digests before an overlay. A tool without a line gets an empty
         enrichment.
         """
         specs = [item for _, item in entries if isinstance(item, ToolSpec)]
@@ -151,9 +151,9 @@ def prepare_entries(
     overlays: Iterable[str | Path] = (),
     enrichments: Iterable[str | Path | Enrichments] = (),
 ) -> tuple[Sequence[Entry], tuple[Refusal, ...]]:
-    """Entries with overlays and enrichments, and the lines of these that were dropped.
+    """Entries with overlays and enrichments, and the dropped lines of both.
 
-    The screen sees the entries of the source alone: an approval does not cover an operator's texts.
+    The screen sees only the sources' entries: an approval does not cover an operator's texts.
     """
     laid = [ToolOverlay.read(path) for path in overlays]
     written = [
@@ -193,26 +193,26 @@ MAX_TEXTS_PER_FIELD = 8
 """Limits on added texts, so that they do not outgrow the author's own."""
 
 MIN_REPEATED_SHARE = 0.9
-"""Lowest share of equal words, in their order, at which a text repeats another."""
+"""Least share of equal words, in their order, for a text to repeat another text."""
 
 MIN_REPEATED_WORDS = 3
-"""Words below which a text is no repetition."""
+"""Least words of a repetition."""
 
 _TAG = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _IDENTIFIER = re.compile(r"\w[\w./:-]*+")
 _NOT_EVERYDAY = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-|\w{3}-\w{3}|\w \w*[A-Z]")
-"""Marks of an identifier that everyday words lack: `get-weather` has one, `e-mail` none."""
+"""Marks of identifiers, which everyday words lack: `get-weather` has one, `e-mail` none."""
 
 MAX_NAMED_TOOL_WORDS = 5
-"""Most words of a tool's name that is searched for in texts."""
+"""Most words of a tool's name for which texts are searched."""
 
 MAX_WRITTEN_COMPANIONS = 4
-"""Most companions that are taken of a tool."""
+"""Most companions of a tool that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamesOfTools:
-    """Names of a registry: ids of all tools, and `owners` of ids and names that no words are."""
+    """Names of a registry: all ids, and the `owners` of ids and names that are no plain words."""
 
     ids: frozenset[str]
     owners: Mapping[str, frozenset[str]]
@@ -225,7 +225,7 @@ class NamesOfTools:
     def companions(
         self, spec: ToolSpec, named: Iterable[str], reasons: list[str]
     ) -> tuple[str, ...]:
-        """Ids of other tools that are named by id, or by name on the tool's server."""
+        """Ids of other tools, given by id, or by name on the tool's server."""
         found: dict[str, None] = {}
         for name in dict.fromkeys(named):
             known = next((i for i in (name, default_id(spec.server, name)) if i in self.ids), None)
@@ -239,7 +239,7 @@ class NamesOfTools:
 def screen_line(
     spec: ToolSpec, line: EnrichmentLine, names: NamesOfTools
 ) -> tuple[Enrichment, list[str]]:
-    """Usable part of a line for a tool, and the reasons for the rest."""
+    """Usable part of a line for a tool, and the reasons against the rest."""
     reasons: list[str] = []
 
     def usable(field: str, texts: Iterable[str]) -> tuple[str, ...]:
@@ -251,7 +251,7 @@ def screen_line(
             else:
                 kept.append(text)
         if len(kept) > MAX_TEXTS_PER_FIELD:
-            reasons.append(f"{field}: {len(kept)} texts; the first {MAX_TEXTS_PER_FIELD} are taken")
+            reasons.append(f"{field}: {len(kept)} texts; the first {MAX_TEXTS_PER_FIELD} are used")
         return tuple(kept[:MAX_TEXTS_PER_FIELD])
 
     texts = {
@@ -281,7 +281,7 @@ def _enrichment_of(line: EnrichmentLine, texts: Mapping[str, tuple[str, ...]]) -
 
 
 def _blocked_places(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
-    """Places of texts that the audit holds back, each with its rule."""
+    """Places of texts that the audit blocks, each with its rule."""
     from toolcrib.indexers.audit import audit
 
     blocking = (
@@ -293,9 +293,9 @@ def _blocked_places(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
 
 
 def _text_fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, frozenset[str]]) -> str:
-    """Reason why a text is of no use; empty for a usable text."""
+    """Reason why a text is unusable; empty for a usable text."""
     if len(text) > (limit := MAX_CHARS_BY_FIELD[field]):
-        return f"{len(text)} characters; at most {limit} are taken"
+        return f"{len(text)} characters; at most {limit} are allowed"
     parts = [found.rstrip(".:/-") for found in _IDENTIFIER.findall(text)]
     for begin, count in product(range(len(parts)), range(1, MAX_NAMED_TOOL_WORDS + 1)):
         owners = names.get(_key(parts[begin : begin + count]))
@@ -312,7 +312,7 @@ def _text_fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, froze
 
 
 def _identifiers(specs: Iterable[ToolSpec]) -> dict[str, frozenset[str]]:
-    """Ids and names that are no everyday words, each with the ids of its tools."""
+    """Ids and names that are no plain words, each with the ids of its tools."""
     found: dict[str, frozenset[str]] = {}
     for spec in specs:
         for name in {spec.id, spec.name}:
@@ -323,7 +323,7 @@ def _identifiers(specs: Iterable[ToolSpec]) -> dict[str, frozenset[str]]:
 
 
 def _key(words: Sequence[str]) -> str:
-    """Key of a name; several words keep their capitals, which set a name apart from a sentence."""
+    """Key of a name; several words keep their capitals, which distinguish a name in a sentence."""
     return " ".join(words) if len(words) > 1 else "".join(words).casefold()
 
 

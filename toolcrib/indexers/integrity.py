@@ -1,4 +1,4 @@
-"""Integrity: compares stored points with the points that their texts give."""
+"""Integrity: compares stored points with a new encoding of their texts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from toolcrib.store.filters import HasId
 RECORDS_PER_PAGE = 64
 
 MIN_COSINE = 0.98
-"""Lowest cosine of two encodings of one text; padding in a batch changes it by less."""
+"""Least cosine of two encodings of a text; padding in a batch changes the cosine by less."""
 
 Discrepancy: TypeAlias = tuple[str, str]
-"""Id of a tool or passage, and what is wrong with its point."""
+"""Id of a tool or passage, and the fault of its point."""
 
 
 def find_faults(
@@ -27,9 +27,9 @@ def find_faults(
     lexical: LexicalEncoder,
     redraft: Callable[[Record], Draft],
 ) -> Iterator[Discrepancy]:
-    """Read and encode all points anew, and yield the stored points that differ.
+    """Encode the texts of all points again, and yield the stored points that differ.
 
-    `redraft` prepares the tool or passage of a payload again.
+    `redraft` makes the draft of a stored payload.
     """
     records = store.scroll()
     while page := list(islice(records, RECORDS_PER_PAGE)):
@@ -47,7 +47,7 @@ def find_faults(
                 if made.payload.get(name) != record.payload.get(name)
             ]
             if wrong or record.id != point_id(made.id):
-                yield named, f"is not what its text gives: {', '.join(wrong) or 'its number'}"
+                yield named, f"differs from its text: {', '.join(wrong) or 'its number'}"
             else:
                 drafts.append((record, made))
         yield from _wrong_vectors(store, dense, lexical, drafts)

@@ -1,8 +1,8 @@
-"""Links: entities that a tool needs and gives, tools that it names, and its companions.
+"""Links: entities that a tool needs and returns, tools that it names, and its companions.
 
-A required parameter that is the id, code or handle of an entity (`person_id`) needs a tool that
-finds or lists that entity (`search_person`). Links are read from one specification alone, so they
-hold whatever else is indexed and whoever may see it. Retrieval decides which tool meets a need
+A required parameter that takes the id, code or handle of an entity (`person_id`) needs a tool that
+finds or lists that entity (`search_person`). Links are read from a single specification, so they
+depend neither on other tools nor on a caller's scope. Retrieval decides which tool meets a need
 (`retrieval/prerequisites`).
 """
 
@@ -18,7 +18,7 @@ from toolcrib.store.payload import LinkFacts, head_word
 from toolcrib.text import name_key, split_identifier, tokenise
 
 MAX_LINK_NAMES = 20
-"""Most names of other tools, and most needs, that are kept of one tool."""
+"""Most names of other tools, and most needs, of one tool."""
 
 MAX_LINK_TEXT_CHARS = 3_000
 
@@ -61,11 +61,11 @@ _FILLING = _word_set(
 _HANDLES = _word_set(
     "id ids gid uid sid pid uuid guid code handle symbol slug arn ticker identifier token session"
 )
-"""Last words of a parameter that takes the id of an entity."""
+"""Last word of the name of a parameter that takes the id of an entity."""
 
 _HANDLES_WITHOUT_ENTITY = _word_set("id ids gid uuid uid guid slug symbol handle code identifier")
 _SHORT_LIVED = _word_set("session job run thread upload task execution query scan crawl report")
-"""Entities that are created to be worked with: no search finds them before."""
+"""Entities that a run creates itself, so that no search finds them before."""
 
 _CREDENTIALS = _word_set(
     "api access client secret auth bearer refresh private public idempotency request correlation"
@@ -94,7 +94,7 @@ def _words(name: str) -> list[str]:
 
 
 def _phrase(words: Iterable[str]) -> str:
-    """Join words in the singular: `list_repositories` gives a repository."""
+    """Join words in the singular: `list_repositories` returns a repository."""
     known = [_IRREGULAR.get(word, word) for word in words]
     return " ".join(tokenise(" ".join(known))) if known else ""
 
@@ -109,10 +109,10 @@ class _Parameter(NamedTuple):
 
 
 def _required_parameters(spec: ToolSpec) -> Iterator[_Parameter]:
-    """Yield the parameters that a caller must bring a value for.
+    """Yield the parameters for which a caller needs a value.
 
-    A parameter with a default or listed values needs no other tool. A token or a session counts
-    as required in a schema that requires nothing.
+    A parameter with a default or an enumeration needs no other tool. A token or a session counts
+    as required in a schema without required parameters.
     """
     required = list_of(spec.input_schema.get("required"))
     for name, field in object_of(spec.input_schema.get("properties")).items():
@@ -127,7 +127,7 @@ def _required_parameters(spec: ToolSpec) -> Iterator[_Parameter]:
 
 
 def _entities(parameter: _Parameter, spec: ToolSpec) -> list[str] | None:
-    """Entities of which any one fits: the parameter takes its id; None where it takes no id."""
+    """Alternative entities whose id a parameter takes; None if it takes no id."""
     words = parameter.words
     if "or" in words:
         # `issue_id_or_key`
@@ -147,7 +147,7 @@ def _entities(parameter: _Parameter, spec: ToolSpec) -> list[str] | None:
 
 
 def _describes_id(parameter: _Parameter) -> bool:
-    """Tell whether the description calls the parameter an id: "Channel ID", "ID of the channel"."""
+    """True if the description states an id: "Channel ID", "ID of the channel"."""
     name = re.escape(" ".join(parameter.words))
     pattern = rf"\b{name} ids?\b|\bids? (?:of|for) (?:the |a |an )?{name}\b"
     return (
@@ -179,7 +179,7 @@ def _entity_of_description(text: str) -> list[str]:
 
 
 def _action(spec: ToolSpec) -> tuple[str, list[str]]:
-    """Verb and nouns of a tool's name: `get_user_by_email` gets a user."""
+    """Verb and nouns of a tool's name: `get_user_by_email` is `get` and `user`."""
     verb, nouns = "", list[str]()
     for word in _words(_PLACEHOLDER.sub(" ", spec.name)):
         if word in _VERBS:
@@ -193,7 +193,7 @@ def _action(spec: ToolSpec) -> tuple[str, list[str]]:
 
 
 def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
-    """Entities whose ids a tool's answers hold, each with its effort; lower is better."""
+    """Entities whose ids a tool returns, each with a cost; lower is better."""
     verb, nouns = _action(spec)
     first = _SENTENCE.split(spec.description[:MAX_LINK_TEXT_CHARS].strip(), maxsplit=1)[0].lower()
     opening = _LETTERS.findall(first)
@@ -216,7 +216,7 @@ def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
 
 
 def _schema_entities(schema: Mapping[str, Any], parent: str = "", depth: int = 4) -> Iterator[str]:
-    """Yield entities whose ids a schema has, by `person_id` or by the `id` of one of `persons`."""
+    """Yield entities whose ids a schema has: by `person_id`, or by `id` within `persons`."""
     if depth == 0:
         return
     for name, field in object_of(schema.get("properties")).items():
@@ -247,13 +247,13 @@ _FOLLOWS = re.compile(
     r"|\b(?:usable|used?) (?:\w+ ){0,3}(?:with|in|by)\W*$",
     re.IGNORECASE,
 )
-"""Lead of a tool that comes after this one: "monitor with X", "then use X"."""
+"""Words before the name of a tool to use after this tool: "monitor with X", "then use X"."""
 
 
 def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list[tuple[str, str]]:
-    """Tools that the texts say to use first, each with its parameter; empty for the whole tool.
+    """Names of tools that the texts recommend to use first, each with the parameter it is for.
 
-    Only words that are written as identifiers count as names.
+    The parameter is empty for the whole tool. Only words that look like identifiers are names.
     """
     found: dict[str, str] = {}
     for each in parameters:
@@ -274,7 +274,7 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
 
 
 def _identifiers(text: str) -> Iterator[re.Match[str]]:
-    """Yield words that are written as identifiers: `list_users`, `files.list`, `getUser`."""
+    """Yield words that look like identifiers: `list_users`, `files.list`, `getUser`."""
     return (word for word in _NAME.finditer(text) if _IDENTIFIER_SHAPE.search(word.group()))
 
 
@@ -293,9 +293,9 @@ _SUCCESSOR = re.compile(
 
 
 def _successors(spec: ToolSpec) -> list[str]:
-    """Tools that replace a deprecated tool, as names without their separators.
+    """Names of tools that replace a deprecated tool, without separators.
 
-    Running text does not mark the end of a name: each beginning of the text counts as a name.
+    Running text does not show where a name ends, so each prefix of the words is a name.
     """
     text = spec.description[:MAX_LINK_TEXT_CHARS]
     if not (spec.annotations.get("deprecated") or _DEPRECATION.search(text[:500])):
@@ -322,7 +322,7 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
     needed = {head_word(entity) for _, entities in needs for entity in entities}
     given = _gives(spec, len(parameters))
     words = set(_words(spec.name))
-    # A tool that takes the id of an entity gives its details, not the id.
+    # A tool that takes the id of an entity returns its details, not the id.
     written = spec.enrichment.goes_with if spec.enrichment else ()
     facts = LinkFacts(
         needs=tuple(needs[:MAX_LINK_NAMES]),

@@ -22,7 +22,7 @@ OVERLAY_NAME = "overlay.yaml"
 
 
 class OverlayEntry(FrozenModel):
-    """Fields for the tools of one pattern; lists are added to those of the source."""
+    """Fields for the tools of one pattern; lists are appended to the source's lists."""
 
     sensitivity: Sensitivity | None = None
     tags: Texts = ()
@@ -62,9 +62,9 @@ class OverlayEntry(FrozenModel):
 
 @dataclass(frozen=True, slots=True)
 class ToolOverlay:
-    """The entries of one file, by id or glob (`*`, `?`, `[...]`); where several fit, the last wins.
+    """Entries of a file, by id or glob (`*`, `?`, `[...]`); of several matches the last wins.
 
-    A star also stands for slashes: `github/*` are all tools of a server.
+    A star also matches slashes: `github/*` are all tools of a server.
     """
 
     source: str
@@ -75,12 +75,12 @@ class ToolOverlay:
         """Read a YAML or JSON file: a mapping `tools` from patterns to fields.
 
         Raises:
-            SourceError: it cannot be read, or has an unknown field.
+            SourceError: the file cannot be read, or has an unknown field.
         """
         source = Source.by_name(str(path))
         if not cls.is_overlay(source):
             reason = source.data and "needs a mapping `tools`, from ids or patterns to fields"
-            raise source.error(reason or "states nothing")
+            raise source.error(reason or "is empty")
         entries: dict[str, OverlayEntry] = {}
         for pattern, fields in source.data["tools"].items():
             try:
@@ -92,23 +92,23 @@ class ToolOverlay:
 
     @staticmethod
     def is_overlay(source: Source) -> bool:
-        """Tell whether a file is an overlay; a file with a list of `tools` is a source."""
+        """True if a file is an overlay; a file with a list of `tools` is a source."""
         sample = source.sample
         return is_object(sample) and is_object(sample.get("tools"))
 
     def over(self, entries: Iterable[Entry]) -> tuple[list[Entry], list[Refusal]]:
-        """Entries with the fields of the overlay, and the patterns that fit no tool."""
+        """Entries with the fields of the overlay, and the patterns that match no tool."""
         unmatched = dict.fromkeys(self.entries)
         made: list[Entry] = []
         for source, item in entries:
             stated = item
-            # A refused or held back entry may be the tool that a pattern names.
+            # A pattern may match a refused or held entry, so it is no mistake.
             for pattern in self._fitting(item.id if isinstance(item, ToolSpec) else item.place):
                 unmatched.pop(pattern, None)
                 if isinstance(stated, ToolSpec):
                     stated = self.entries[pattern].over(stated)
             made.append((source, stated))
-        return made, [Refusal(self.source, each, "fits no tool's id") for each in unmatched]
+        return made, [Refusal(self.source, each, "matches no tool's id") for each in unmatched]
 
     def _fitting(self, tool_id: str) -> Sequence[str]:
         return [each for each in self.entries if each == tool_id or fnmatchcase(tool_id, each)]

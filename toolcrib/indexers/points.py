@@ -1,4 +1,4 @@
-"""Points: a tool or passage as it is stored, and the texts that the encoders read of it."""
+"""Points: tools and passages as they are stored, and their texts for the encoders."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from toolcrib.text import split_identifier
 # -- texts -----------------------------------------------------------------------------------------
 
 RENDER_VERSION = 2
-"""Raise it when a text below changes: indexes of another version are refused."""
+"""Version of the texts below; increase it with every change. Other indexes are refused."""
 
 MAX_ENCODED_CHARS = 4_000
-"""No encoder reads further (256 tokens); the lexical leg reads as far, so that one tool's
-manual does not outgrow the index."""
+"""Characters of a text that are encoded: dense encoders read 256 tokens; for the lexical leg the
+limit bounds the index."""
 
 MIN_TOOLS_SHARING_PREFIX = 4
-"""Tools below which a group has no shared prefix: fewer share one by chance."""
+"""Least tools of a group with a shared prefix; fewer share one by chance."""
 
 TOOL_TERMS, PASSAGE_TERMS = 40.0, 100.0
-"""Length, in terms, at which a tool or passage is neither short nor long. The mean of an index
+"""Average length of a tool and a passage, in terms, for BM25: constants, as the mean of an index
 would reveal tools outside a caller's scope. Chosen on development splits."""
 
 PURPOSE_TERMS = 1.0
@@ -60,10 +60,10 @@ class FieldWeights:
 
 
 def clean(text: str) -> str:
-    """Drop control, zero-width and direction characters, and squeeze white space.
+    """Drop control, zero-width and direction characters, and collapse white space.
 
-    What takes no width leaves no gap: a word with a soft hyphen within stays one. Control
-    characters part words, as a line's end does.
+    Zero-width characters leave no gap: a word with a soft hyphen stays one word. Control
+    characters separate words.
     """
     if not text.isascii() or not text.isprintable():
         text = "".join(_REPLACEMENTS.get(unicodedata.category(letter), letter) for letter in text)
@@ -84,7 +84,7 @@ def _full_description(spec: ToolSpec) -> str:
 def lexical_counts(
     spec: ToolSpec, encoder: LexicalEncoder, weights: FieldWeights, prefix: Sequence[str] = ()
 ) -> Mapping[str, float]:
-    """Field-weighted term frequencies; `prefix` are name terms that all its siblings share."""
+    """Field-weighted term frequencies; `prefix` are name terms that the tool's group shares."""
     counts: Counter[str] = Counter()
     written = spec.enrichment or Enrichment()
     requests = spec.success_examples or written.examples
@@ -103,17 +103,17 @@ def lexical_counts(
         (encoder.terms(clean(" ".join(requests)[:MAX_ENCODED_CHARS])), weights.examples),
         (encoder.terms(clean(written.purpose)), PURPOSE_TERMS),
     ):
-        # A field of no weight must not count as containing its words: IDF would see them.
+        # Terms of a field without weight are left out, as they would count for the IDF.
         for term in terms if weight > 0 else ():
             counts[term] += weight  # pyright: ignore[reportArgumentType] Counter of floats
     return counts
 
 
 def _examples(spec: ToolSpec) -> Sequence[str]:
-    """The author's examples, or else what an enrichment has: a purpose is near what it is asked by.
+    """The author's examples, else an enrichment's purpose and examples.
 
-    In the description it is worth 0.8 points of nDCG@10 less on five public sets. What an
-    enrichment says that a tool is not for is not searched: as anti-patterns such lines cost 0.2
+    A purpose resembles requests: in the description it gains 0.8 points of nDCG@10 less on five
+    public sets. An enrichment's `not_for` is not searched: as anti-patterns its lines cost 0.2
     (benchmarks/enrichment).
     """
     written = spec.enrichment or Enrichment()
@@ -123,8 +123,8 @@ def _examples(spec: ToolSpec) -> Sequence[str]:
 def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """First terms of nine in ten of a group's tool names; empty for fewer than four names.
 
-    Such a prefix names the server, not the work of the tool. Counted as name, it would match every
-    tool of the server with a query that holds the word.
+    Such a prefix names the server. Counted as part of the names, it would make every tool of the
+    server match a query with the prefix.
     """
     prefix: tuple[str, ...] = ()
     while len(names) >= MIN_TOOLS_SHARING_PREFIX:
@@ -139,7 +139,7 @@ def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _schema_words(schema: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
-    """Names and descriptions of a JSON Schema's properties, a few levels down."""
+    """Names and descriptions of a JSON Schema's properties, to a limited depth."""
     if depth == 0:
         return
     for name, inner in object_of(schema.get("properties")).items():
@@ -154,7 +154,7 @@ def _schema_words(schema: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
 
 
 def layout(dimensions: int) -> Layout:
-    """The named vectors of a tool: its text, its examples and anti-patterns, its words."""
+    """Named vectors of a tool: its text, its examples and anti-patterns, its terms."""
     return Layout(
         dense={"dense": dimensions},
         multi={"examples": dimensions, "anti_patterns": dimensions},
@@ -164,9 +164,9 @@ def layout(dimensions: int) -> Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """A tool or passage on its way into the store, before its texts are encoded.
+    """A tool or passage to be encoded and stored.
 
-    `texts`: its own text, then as many examples as `examples` says, then anti-patterns.
+    `texts`: its own text, then a number of `examples`, then anti-patterns.
     """
 
     id: str
@@ -176,7 +176,7 @@ class Draft:
     examples: int = 0
 
     def point(self, vectors: FloatArray, lexical: LexicalEncoder, average: float) -> Point:
-        """The finished point; `vectors`: float32 [len(texts), d]."""
+        """Point with these vectors of its texts, float32 [len(texts), d]."""
         hints = 1 + self.examples
         multi = {"examples": vectors[1:hints], "anti_patterns": vectors[hints:]}
         return Point(
@@ -204,11 +204,11 @@ def draft(
 # -- passages --------------------------------------------------------------------------------------
 
 PASSAGE_VERSION = 1
-"""Raise it when what is read of a passage changes: indexes of another version are refused."""
+"""Version of a passage's texts; increase it with every change. Other indexes are refused."""
 
 
 def passage_layout(dimensions: int) -> Layout:
-    """The named vectors of a passage: its text, its words."""
+    """Named vectors of a passage: its text and its terms."""
     return Layout(dense={"dense": dimensions}, multi={}, sparse=("lexical",))
 
 
@@ -228,6 +228,6 @@ def draft_passage(passage: Passage, lexical: LexicalEncoder) -> Draft:
 
 
 def digest_of(passage: Passage) -> str:
-    """Hex digest of everything in a passage; equal means "left alone"."""
+    """Hex digest of a whole passage; a sync skips passages with equal digests."""
     parts = [passage.id, passage.title, passage.text, passage.start]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

@@ -1,9 +1,9 @@
-"""Sync: one diff for tools and one for passages; what is new is encoded, what is equal left alone.
+"""Sync: one diff for tools and one for passages; new items are encoded, equal items skipped.
 
-A run may end at any moment. Shared name prefixes are written first, with a mark on the groups whose
-vectors still rest on older ones; then points page by page, each durable when reported; then
-removals; then the lexical vectors of the marked groups, and the mark goes. The next run finishes
-the work of a mark. A run reads no more of the store than its entries concern, unless it prunes.
+A run may be killed at any moment. First, shared name prefixes are written, with a mark on groups
+whose vectors use older prefixes; then points page by page, durable when reported; then removals are
+done; last, the lexical vectors of marked groups are renewed and the marks removed. The next run
+finishes marked groups. A run reads only the stored items of its entries, unless it prunes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WHY_KEPT = {
 
 @dataclass(slots=True)
 class _Plan(Generic[_Item]):
-    """Items that were read, by id, and what becomes of each id in the store."""
+    """Items that were read, by id, and the fate of each id in the store."""
 
     items: dict[str, _Item] = field(default_factory=dict[str, _Item])
     added: list[str] = field(default_factory=list[str])
@@ -65,7 +65,7 @@ class _Plan(Generic[_Item]):
     ) -> None:
         """Sort the items into added, changed and unchanged.
 
-        An item whose point number another id has is refused: it would overwrite that point.
+        An item with the point number of another id is refused, as it would overwrite that point.
         """
         owners = {point_id(item_id): item_id for item_id in known}
         for item_id, item in self.items.items():
@@ -83,7 +83,7 @@ class _Plan(Generic[_Item]):
     def prepare_all(
         self, prepare: Callable[[_Item], _Result], refusal: Callable[[_Item, SpecError], Refusal]
     ) -> list[_Result]:
-        """Prepare the items to write; refuse a text that no store can keep."""
+        """Prepare the items to write; refuse items with texts that no store can keep."""
         made: list[_Result] = []
         for ids in (self.added, self.changed):
             for item_id in list(ids):
@@ -95,7 +95,7 @@ class _Plan(Generic[_Item]):
         return made
 
     def prune(self, gone: Iterable[str], things: Literal["tools", "passages"]) -> None:
-        """Plan to remove the ids that no source names, unless anything is refused."""
+        """Plan to remove the ids that no source has, unless an entry is refused."""
         doomed = sorted(gone)
         if doomed and self.refused:
             reason = (
@@ -117,26 +117,26 @@ class _Plan(Generic[_Item]):
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """Entries of sources, each with its source: read before a store is opened for them."""
+    """Entries with their sources, read before a store is opened."""
 
     entries: Sequence[tuple[str, ToolSpec | Passage | Refusal]]
 
     @property
     def only_refusals(self) -> tuple[Refusal, ...] | None:
-        """All refusals if there is no other entry; else None."""
+        """All entries if all are refusals; else None."""
         refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
         return refused if refused and len(refused) == len(self.entries) else None
 
 
 def require_sources(sources: Sequence[object], *, prune: bool) -> None:
-    """Require a source to prune by: without any, a run would remove everything.
+    """Require a source for `prune`, which would else remove everything.
 
     Raises:
-        QueryError: `prune` is asked for, and there is no source.
+        QueryError: `prune` is set without a source.
     """
     if prune and not sources:
         raise QueryError(
-            "prune needs sources: it removes what none of them holds; name at least one"
+            "prune needs sources: it removes everything that no source has; name at least one"
         )
 
 
@@ -144,7 +144,7 @@ def require_entries(entries: Sequence[_Result]) -> Sequence[_Result]:
     """Return the entries, unless all of them are refusals.
 
     Raises:
-        SourceError: all are refused; the first says why.
+        SourceError: all entries are refused; with the first reason.
     """
     refused = ReadSources(cast("Any", entries)).only_refusals
     if refused is None:
@@ -157,13 +157,13 @@ def require_entries(entries: Sequence[_Result]) -> Sequence[_Result]:
 # -- name prefixes ---------------------------------------------------------------------------------
 
 LEXICAL_META_PREFIX = "lexical/"
-"""Beginning of the entries of a small document, each of one group."""
+"""Prefix of the entries of the store's metadata with one group each."""
 
 
 def scope_group(fields: Mapping[str, Any]) -> str:
-    """Key of the tools that are alike in all scope fields; empty for a tool without a server.
+    """Key of a group: tools that are equal in all scope fields; empty without a server.
 
-    `fields` are a tool's payload, or its part that scopes go by.
+    `fields` are a tool's payload, or its scope fields.
     """
     if not fields["server"]:
         return ""
@@ -173,7 +173,7 @@ def scope_group(fields: Mapping[str, Any]) -> str:
 
 
 def in_groups(groups: Iterable[str]) -> Filter:
-    """Filter that the tools of all these groups pass, and others with more tags."""
+    """Filter that matches the tools of these groups, and also tools with more tags."""
 
     def in_group(group: str) -> Filter:
         pairs = zip(SCOPE_FIELDS, json.loads(group), strict=True)
@@ -196,9 +196,9 @@ def shared_prefixes(
 
 @dataclass(frozen=True, slots=True)
 class NamePrefixes:
-    """Prefixes by group, kept in the small document of the index.
+    """Prefixes by group, kept in the metadata of the index.
 
-    `stale`: groups of which some vectors still rest on an older prefix.
+    `stale`: groups with vectors that use an older prefix.
     """
 
     prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -206,7 +206,7 @@ class NamePrefixes:
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> NamePrefixes:
-        """Read the prefixes from the small document."""
+        """Read the prefixes from the store's metadata."""
         kept = {
             k.removeprefix(LEXICAL_META_PREFIX): v
             for k, v in meta.items()
@@ -219,7 +219,7 @@ class NamePrefixes:
         )
 
     def changes_since(self, before: NamePrefixes) -> dict[str, Any]:
-        """Entries of the small document that differ from those of `before`."""
+        """Entries of the metadata that differ from those of `before`."""
         groups = {*self.prefixes, *before.prefixes, *self.stale, *before.stale}
         own, old = ({group: each.entry(group) for group in groups} for each in (self, before))
         return {
@@ -235,7 +235,7 @@ class NamePrefixes:
         return {"prefix": list(self.of(group)), "stale": group in self.stale}
 
     def of(self, group: str) -> tuple[str, ...]:
-        """Prefix of a group, empty where its tools share none."""
+        """Prefix of a group; empty if its tools share none."""
         return self.prefixes.get(group, ())
 
     def with_groups(
@@ -244,7 +244,7 @@ class NamePrefixes:
         prefixes: Mapping[str, tuple[str, ...]],
         kept: Collection[str],
     ) -> NamePrefixes:
-        """Replace the prefixes of `groups`; a group with `kept` tools becomes stale by a change."""
+        """Replace the prefixes of `groups`; a changed group with `kept` tools becomes stale."""
         others = {group: prefix for group, prefix in self.prefixes.items() if group not in groups}
         moved = {group for group in groups if self.of(group) != prefixes.get(group, ())}
         return NamePrefixes({**others, **prefixes}, self.stale | (moved & set(kept)))
@@ -256,11 +256,11 @@ Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 """Source of a tool, and the tool or the reason why it is refused."""
 
 Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
-"""Replaces entries that may not be indexed by refusals, or leaves them out."""
+"""Function that replaces entries by refusals, or leaves them out, if they may not be indexed."""
 
 
 class _StoredTool(NamedTuple):
-    """Stored tool, as far as a run compares it."""
+    """Fields of a stored tool that a run compares."""
 
     digest: str
     kind: str
@@ -271,7 +271,7 @@ class _StoredTool(NamedTuple):
 
 
 def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _StoredTool]:
-    """Stored tools that pass one of the filters, by id."""
+    """Stored tools that match one of the filters, by id."""
     fields = ("id", "kind", "digest", "name", ENRICHED_FIELD, *SCOPE_FIELDS)
     payloads = (r.payload for where in filters for r in store.scroll(where, fields))
     return {
@@ -288,7 +288,7 @@ def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _
 
 
 def is_current(store: Store, specs: Sequence[ToolSpec], where: Filter) -> bool:
-    """True if the stored tools that pass a filter are these, and no run was cut off."""
+    """True if the stored tools that match a filter are these, and no run was interrupted."""
     given = {spec.id: _as_stored(spec) for spec in specs}
     return (
         _stored_tools(store, [where]) == given
@@ -299,17 +299,17 @@ def is_current(store: Store, specs: Sequence[ToolSpec], where: Filter) -> bool:
 IDS_PER_REQUEST, GROUPS_PER_REQUEST = 1_000, 64
 
 MAX_SETTLING_PASSES = 10
-"""Looks for tools of other processes; who still writes then looks after that."""
+"""Most checks for tools of other processes; a process that still writes then checks last."""
 
 
 def _with_ids(ids: Iterable[str]) -> Iterator[Filter]:
-    """Filters for the points of these ids, also where another id has the same number."""
+    """Filters for the points of these ids, and of other ids with the same numbers."""
     numbers = sorted({point_id(item_id) for item_id in ids})
     return (HasId(frozenset(page)) for page in pages(numbers, IDS_PER_REQUEST))
 
 
 def _state(digest: str, safety_tags: Iterable[str]) -> str:
-    """Digest and safety tags: a digest leaves out the tags that annotations hint at."""
+    """Digest and safety tags, as the digest lacks tags that follow from annotations."""
     return " ".join((digest, *sorted(safety_tags)))
 
 
@@ -319,7 +319,7 @@ def _group(spec: ToolSpec) -> str:
 
 
 def _as_stored(spec: ToolSpec) -> _StoredTool:
-    """Tool as `_stored_tools` reads it, once it is written."""
+    """Tool in the form in which `_stored_tools` will read it."""
     digest = _state(spec.digest, spec.all_safety_tags)
     enriched = bool(spec.enrichment)
     return _StoredTool(digest, spec.kind, spec.server, spec.name, _group(spec), enriched)
@@ -350,12 +350,12 @@ class ToolSync:
         prune_server: str | None = None,
         progress: Listener = ignore,
     ) -> IndexReport:
-        """Write what is new or changed and report every id.
+        """Write new and changed tools, and report every id.
 
-        Older texts of `held` tools are removed. `prune` also removes tools that no entry names (of
-        `prune_server` only, when given), and lets a skill take such a tool's id, or the reverse.
-        Nothing is pruned while any entry is refused: it may stand for one of these tools.
-        `progress` is called after each page, when its tools are durable.
+        Indexed versions of `held` tools are removed. `prune` also removes tools without an entry
+        (only of `prune_server`, if given), and lets a skill take such a tool's id, or the reverse.
+        Nothing is pruned if an entry is refused, which may be one of these tools. `progress` is
+        called after each page, when its tools are durable.
         """
         entries = list(entries)
         ids = [item.id for _, item in entries if isinstance(item, ToolSpec)]
@@ -398,9 +398,9 @@ class ToolSync:
         return _tools_of_groups(self._store, groups - {""}) | known
 
     def _settle(self, before: Mapping[str, _StoredTool], plan: _Plan[ToolSpec]) -> None:
-        """Weigh anew the groups that other processes wrote to during a run, until none did.
+        """Renew the groups that other processes wrote to during a run, until there are none.
 
-        Each run looks after its last write: of runs at one time, the last one sees all tools.
+        Each run checks after its last write, so the last of simultaneous runs sees all tools.
         """
         expected = {i: each for i, each in before.items() if i not in plan.removed}
         written = (plan.items[tool_id] for tool_id in (*plan.added, *plan.changed))
@@ -422,7 +422,7 @@ class ToolSync:
     def _prefixes(
         self, before: NamePrefixes, plan: _Plan[ToolSpec], known: Mapping[str, _StoredTool]
     ) -> NamePrefixes:
-        """Prefixes after a run, of which `known` holds all tools of the groups concerned."""
+        """Prefixes after a run; `known` has all tools of the affected groups."""
         touched = {*plan.changed, *plan.removed}
         kept = [tool for tool_id, tool in known.items() if tool_id not in touched]
         written = [plan.items[tool_id] for tool_id in (*plan.added, *plan.changed)]
@@ -433,7 +433,7 @@ class ToolSync:
         return before.with_groups(groups, prefixes, {tool.group for tool in kept})
 
     def _reweigh(self, prefixes: NamePrefixes, drafts: Sequence[Draft]) -> None:
-        """Renew the lexical vectors of stale groups, and note it; needs no dense encoding."""
+        """Renew the lexical vectors of stale groups without dense encoding; remove their marks."""
         fresh = {draft.id for draft in drafts}
         groups = pages(sorted(prefixes.stale), GROUPS_PER_REQUEST)
         stale = {
@@ -449,7 +449,7 @@ class ToolSync:
         self._store.write_meta(renewed.changes_since(prefixes))
 
     def _set_vectors(self, vectors: Mapping[int, SparseVector]) -> None:
-        """Replace lexical vectors, but for tools that another process removes meanwhile."""
+        """Replace lexical vectors, except of tools that another process removes meanwhile."""
         try:
             self._store.set_sparse("lexical", vectors)
         except StoreError:
@@ -466,10 +466,10 @@ class ToolSync:
     def _with_enrichments(
         self, entries: Sequence[Entry], known: Mapping[str, _StoredTool]
     ) -> list[Entry]:
-        """Entries, each tool with its own enrichment or else with the stored one.
+        """Entries, each tool with its own enrichment, else with the stored enrichment.
 
-        A stored enrichment that was written for another text is dropped. An empty own enrichment
-        removes the stored one.
+        A stored enrichment for another version of the tool is dropped. An empty own enrichment
+        removes the stored enrichment.
         """
         specs = [item for _, item in entries if isinstance(item, ToolSpec)]
         bare = [spec.id for spec in specs if spec.enrichment is None and spec.id in known]
@@ -495,7 +495,7 @@ def _keep_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
 
 
 def _same_text(one: ToolSpec, other: ToolSpec) -> bool:
-    """Tell whether both tools have the same text for a model that enriches them."""
+    """True if both tools have the same text in an enrichment prompt."""
     fields = ("name", "server", "description", "input_schema", "output_schema")
     return all(getattr(one, field) == getattr(other, field) for field in fields)
 
@@ -506,7 +506,7 @@ def _diff(
     plan = _Plan[ToolSpec]()
     origin: dict[str, str] = {}
     if any(isinstance(item, Refusal) for _, item in entries):
-        # A refused entry may stand for one of these tools.
+        # A refused entry may be one of these tools.
         gone = ()
     for source, item in entries:
         if isinstance(item, Refusal):
@@ -544,7 +544,7 @@ PassageEntry: TypeAlias = tuple[str, Passage | Refusal]
 
 
 class _StoredPassage(NamedTuple):
-    """Stored passage, as far as a run compares it."""
+    """Fields of a stored passage that a run compares."""
 
     digest: str
     collection: str
@@ -569,10 +569,10 @@ class PassageSync:
         prune: str | None = None,
         progress: Listener = ignore,
     ) -> IndexReport:
-        """Write what is new or changed and report every id.
+        """Write new and changed passages, and report every id.
 
-        Parts that a shortened document no longer has are removed. `prune` names a collection whose
-        documents without an entry are removed too, unless anything is refused.
+        Parts that a document no longer has are removed. `prune` names a collection whose documents
+        without an entry are removed too, unless an entry is refused.
         """
         entries = list(entries)
         known = self._stored_passages(entries, prune)
@@ -640,7 +640,7 @@ def _diff_passages(
 def _plan_passage_removals(
     plan: _Plan[Passage], known: Mapping[str, _StoredPassage], prune: str | None
 ) -> None:
-    """Plan to remove parts that documents no longer have, and documents that no source names."""
+    """Plan to remove parts that documents no longer have, and documents that no source has."""
     read = {(each.collection, each.document) for each in plan.items.values()}
     gone: list[str] = []
     for passage_id, kept in known.items():

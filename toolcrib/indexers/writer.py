@@ -15,17 +15,17 @@ from toolcrib.records import IndexProgress
 from toolcrib.store.base import Point, Store, pages, point_id
 
 ITEMS_PER_PAGE = 128
-"""Items encoded and written together: half a second of encoding between two progress reports."""
+"""Items encoded and written together: half a second between two progress reports."""
 
 MAX_ENCODED_TEXT_CHARS, TEXT_OVERHEAD_CHARS = 1_500, 120
-"""Characters of a text that are encoded, and the cost of a text itself in characters."""
+"""Characters of a text that are encoded, and the fixed cost of a text in characters."""
 
 Listener: TypeAlias = Callable[[IndexProgress], None]
 """Callback that gets the progress of a run."""
 
 
 def ignore(_progress: IndexProgress) -> None:
-    """Ignore progress: the default."""
+    """Ignore progress; the default listener."""
 
 
 ListenerScope: TypeAlias = Callable[[], AbstractContextManager[Listener]]
@@ -33,12 +33,12 @@ ListenerScope: TypeAlias = Callable[[], AbstractContextManager[Listener]]
 
 
 def unheard() -> AbstractContextManager[Listener]:
-    """Open a listener to nothing."""
+    """Open a listener that ignores progress."""
     return nullcontext(ignore)
 
 
 class Writer:
-    """Encodes and writes drafts; a text of `terms` terms is neither short nor long."""
+    """Encodes and writes drafts; `terms` is the average length of a text for BM25."""
 
     def __init__(
         self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder, terms: float
@@ -49,10 +49,10 @@ class Writer:
         self._terms = terms
 
     def apply(self, drafts: Sequence[Draft], removed: Iterable[str], progress: Listener) -> None:
-        """Write drafts, then delete what is `removed`, by id."""
+        """Write drafts, then delete the ids in `removed`."""
         done, worked, work = 0, 0, sum(map(_encoding_chars, drafts))
         progress(IndexProgress(done, len(drafts)))
-        # Texts of like length are encoded together: padding is what slows an encoder down.
+        # Texts of similar length are encoded together, as padding slows an encoder down.
         ordered = sorted(drafts, key=lambda draft: (len(draft.texts[0]), draft.id))
         for page, vectors in self._encode_pages(ordered):
             points: list[Point] = []
@@ -72,7 +72,7 @@ class Writer:
     def _encode_pages(
         self, drafts: Sequence[Draft]
     ) -> Iterator[tuple[Sequence[Draft], FloatArray]]:
-        """Drafts page by page with their vectors; one page is encoded ahead of the writing."""
+        """Drafts with their vectors, page by page; the next page is encoded during a write."""
         with ThreadPoolExecutor(1, "toolcrib-ahead") as ahead:
             pending: deque[tuple[Sequence[Draft], Future[FloatArray]]] = deque()
             for page in pages(drafts, ITEMS_PER_PAGE):
@@ -86,5 +86,5 @@ class Writer:
 
 
 def _encoding_chars(draft: Draft) -> int:
-    """Cost of encoding a draft, in characters, as measured with the bundled encoder."""
+    """Cost of encoding a draft, in characters, measured with the bundled encoder."""
     return sum(min(len(text), MAX_ENCODED_TEXT_CHARS) + TEXT_OVERHEAD_CHARS for text in draft.texts)

@@ -183,7 +183,7 @@ def severity(description, name="tip_of_day"):
 def test_the_same_name_on_two_servers_is_common():
     both = found_between(tool("search", server="wiki"), tool("search", server="mail"))
     assert {finding.severity for finding in both.values()} == {"info"}
-    assert both["same-name", "wiki/search"].why == "the server 'mail' has a tool of this name too"
+    assert both["same-name", "wiki/search"].why == "the server 'mail' has a tool with this name too"
     assert found_between(tool("search"), tool("find")) == {}
 
 

@@ -539,8 +539,8 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
             "set it, or write ${GH_TOKEN:-default}"
         ),
         (
-            "asks: headers.A needs an interactive input (${input:token}), which only an editor "
-            "asks for; write an environment variable there, such as ${TOKEN}"
+            "asks: headers.A needs an interactive input (${input:token}), which only editors "
+            "support; write an environment variable there, such as ${TOKEN}"
         ),
         "half/good",
         "half: gave no answer to tools/list (page 2) within 8 s; tools kept from before that: 1",

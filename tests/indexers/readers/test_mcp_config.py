@@ -431,7 +431,7 @@ def test_what_becomes_of_each_form(text: str, expanded: str) -> None:
 
 
 NOT_SET = "needs the environment variable 'TOKEN', which is not set; set it, or write "
-NOT_KNOWN = ", which only an editor knows; write it out"
+NOT_KNOWN = ", which only editors know; write its value"
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ NOT_KNOWN = ", which only an editor knows; write it out"
         (
             "${input:api-key}",
             (
-                "needs an interactive input (${input:api-key}), which only an editor asks for; "
+                "needs an interactive input (${input:api-key}), which only editors support; "
                 "write an environment variable there, such as ${TOKEN}"
             ),
         ),

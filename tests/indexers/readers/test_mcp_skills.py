@@ -51,7 +51,7 @@ def test_a_file_that_is_not_what_its_digest_says_costs_its_skill(folder: Path) -
     source = Source.by_name(typed("skills.py", str(folder), "--forged"))
     skills, refusals = split(McpSkillsReader().read(source, None))
     assert [skill.name for skill in skills] == ["pdf-forms"]
-    assert "letter.md is not what its digest says" in refusals[0].reason
+    assert "letter.md does not have the digest" in refusals[0].reason
 
 
 def test_a_server_without_the_extension_is_refused(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Audit: whether texts of tools hide something, order a model about, or pass for another tool."""
+"""Audit: finds tools whose texts hide something, instruct a model, or imitate another tool."""
 
 from __future__ import annotations
 

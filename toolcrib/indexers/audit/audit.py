@@ -52,7 +52,7 @@ _DIRECTS = re.compile(
 """Wording of a comment for a model; authors' notes to themselves are worded otherwise."""
 
 RUDE = frozenset({"authority", "conduct"})
-"""Tools that want to be called first and to say little are rude; alone that harms nobody."""
+"""Groups of signs that are harmless alone: a tool demands to be called first, or to stay secret."""
 
 
 def audit(spec: ToolSpec) -> list[Finding]:
@@ -63,7 +63,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
     quotes = _FIGHTS_ATTACKS.search(topic) or any(
         sign.severity == "warning" and not sign.group for _, sign in found
     )
-    # Nearly all tools end here: the rest looks closer at unusual texts.
+    # Nearly all tools return here; the rest examines unusual texts.
     everything = SEPARATOR.join(text.text.replace(SEPARATOR, "\x01") for text in texts)
     if is_suspect(everything):
         found += ((t, sign) for t in texts for sign in hidden_signs(t.text, is_name=t.is_name))
@@ -74,7 +74,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
         found += ((text, sign) for text in texts for sign in _out_of_sight(text.text, topic))
     found += _in_statements(spec, topic, quotes=bool(quotes))
     found += _in_parameters(spec, texts)
-    # One finding for each rule and place: the worst.
+    # The worst finding for each rule and place.
     worst: dict[tuple[str, str], Finding] = {}
     by_severity = sorted(_strengthen(found), key=lambda one: -SEVERITIES.index(one[1].severity))
     for text, sign in by_severity:
@@ -99,7 +99,7 @@ def _in_words(texts: list[ToolText], topic: str) -> Iterator[tuple[ToolText, Sig
 def _word_signs(
     texts: str, topic: str, names: list[bool], suspicion: float | None = None
 ) -> Iterator[tuple[int, Sign]]:
-    """Find phrases in texts, and in the texts with look-alike letters made English."""
+    """Find phrases in texts, also after look-alike letters are replaced by English letters."""
     clear = f"{SEPARATOR}{normalise(texts)}{SEPARATOR}"
     for shown in dict.fromkeys((fold(clear), clear)):
         low = shown.lower()
@@ -113,14 +113,14 @@ _FIGHTS_ATTACKS = re.compile(
 """Names of tools whose texts name attacks."""
 
 WHYS: dict[StatementKind, str] = {
-    "instruction": "it tells its reader what to do beyond this tool, instead of what the tool does",
-    "preference": "it speaks for being chosen over other tools",
-    "harvest": "it wants what the tool does not need",
+    "instruction": "it instructs the reader beyond the use of this tool",
+    "preference": "it demands to be chosen over other tools",
+    "harvest": "it asks for data that the tool does not need",
 }
 
 
 def _in_statements(spec: ToolSpec, topic: str, *, quotes: bool) -> Iterator[tuple[ToolText, Sign]]:
-    """Warnings of the classifier, and of rules joined to it; none of these if a tool `quotes`."""
+    """Warnings of the classifier and of joined rules; the latter not if a tool `quotes` attacks."""
     said = list(statements(spec))
     classifier = shipped_classifier()
     odds = classifier.judge(said)
@@ -174,18 +174,18 @@ _INNER = {
     ),
 }
 INNER = {what: re.compile(regex) for what, regex in _INNER.items()}
-"""What is a model's, a client's or a user's own: a parameter that asks for it wants it out."""
+"""Private data of a model, a client or a user; a parameter that asks for it leaks it."""
 
 ITS_BUSINESS = re.compile(
     r"llm|gpt|claude|gemini|openai|anthropic|chat|convers|prompt|assistant|agent|model|completion"
     r"|messag|memory|think|reason|dialog|slack|discord|telegram|session|thread|mcp|tool|\bbot|\benv"
     r"|deploy|config|instruct|inbox|\bcall|\bai\b"
 )
-"""What tools are about that honestly ask for such things."""
+"""Topics of tools that ask for such data honestly."""
 
 
 def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[ToolText, Sign]]:
-    """Find parameters for a model's prompt or conversation, in tools that do not need either."""
+    """Find parameters that ask for private data, in tools that do not need it."""
     about = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category} {spec.description}"
     if ITS_BUSINESS.search(about.lower()):
         return
@@ -202,18 +202,18 @@ def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[Tool
 
 
 DECODE_RUN = "role/decode-run"
-"""Rule about the order to decode something and to run it: beside it, any encoded text counts."""
+"""Rule about the order to decode and run something; with it, any encoded text is a sign."""
 
 
 def _in_code(text: str, topic: str, *, has_order: bool) -> Iterator[Sign]:
-    """Find what a text says in code; the code itself where the tool `has_order` to decode it."""
+    """Find signs in decoded texts; the encoded text itself if the tool `has_order` to decode it."""
     for kind, said in decodings(text):
         if has_order:
-            why = f"it holds a text in {kind}, beside the order to decode it"
+            why = f"it has a text in {kind}, and the order to decode it"
             yield Sign("encoded/text", "warning", visible(said[:120]), why, "encoded")
         for _, sign in _word_signs(said.replace(SEPARATOR, " "), topic, [False]):
             if sign.severity != "info":
-                why = f"{sign.why}; it is written in {kind}, so that nobody sees it"
+                why = f"{sign.why}; it is written in {kind}, which hides it from people"
                 yield Sign(f"encoded/{sign.rule}", "block", sign.excerpt, why)
 
 
@@ -233,9 +233,9 @@ def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
 
 
 def _strengthen(found: list[tuple[ToolText, Sign]]) -> Iterator[tuple[ToolText, Sign]]:
-    """Warnings of two groups make the rules among them block: together they are no accident.
+    """Turn warnings of rules into blocking findings if there are warnings of two groups.
 
-    A text of a skill is there to instruct, and one of many: a warning alone says nothing there.
+    In a skill, each text is judged by itself, since skills are meant to instruct.
     """
     groups: dict[str, set[str]] = defaultdict(set)
     for text, sign in found:
@@ -252,14 +252,14 @@ def _strengthen(found: list[tuple[ToolText, Sign]]) -> Iterator[tuple[ToolText, 
 
 
 def _whole(text: ToolText) -> str:
-    """Place of what a text is read together with: a text of a skill alone, others with the tool."""
+    """Unit in which signs strengthen each other: a text of a skill, else the whole tool."""
     return text.place if text.place.startswith("skill.") else ""
 
 
 # -- between tools ---------------------------------------------------------------------------------
 
 _MIN_COMPARED_NAME_CHARS = 6
-"""Shorter names, and names of one word, stand in any sentence without meaning the tool."""
+"""Shorter names, and names of one word, may occur in a sentence without meaning the tool."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9]+(?:[_.-][A-Za-z0-9]+)*")
 _COMPOUND = re.compile(
@@ -297,8 +297,8 @@ _STEERS = re.compile(
 
 @cache
 def audit_identity() -> str:
-    """Identity of rules and classifier: with another one, an audit may find something else."""
-    # By content: a file of equal size and time may hold other rules.
+    """Identity of rules and classifier, for caches of findings."""
+    # By content: files with different rules may have the same size and time.
     here = Path(__file__).parent
     identity = hashlib.blake2b(digest_size=16)
     for path in (here.parents[1] / "text.py", *sorted(here.rglob("*"))):
@@ -314,8 +314,8 @@ def audit_all(
 ) -> list[Finding]:
     """Audit each specification, and compare all specifications with each other.
 
-    Tools `beside` them, such as those of other servers, are compared with and get no findings.
-    `own` gives the findings of a specification by itself, where they may be known.
+    Tools `beside` them, such as those of other servers, are only compared with, and get no
+    findings. `own` audits a single specification, perhaps from a cache.
     """
     tools = list(specs)
     known = [*tools, *beside]
@@ -344,7 +344,7 @@ def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Findi
             continue
         copied = next((each for each in alike if _is_copy(spec, each)), None)
         if copied is not None:
-            why = f"name and text are all but those of {copied.name!r} of {copied.server!r}"
+            why = f"name and text are nearly those of {copied.name!r} of {copied.server!r}"
             yield _cross_tool("warning", "shadow-name", spec, "name", spec.name, why)
         elif alike and (added := _words(spec.name) - _words(alike[0].name)) & CLAIMS:
             why = f"it is {alike[0].name!r} of {alike[0].server!r} with {min(added)!r} in its name"
@@ -354,7 +354,7 @@ def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Findi
 def _look_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
     other = next((each for each in others if each.name.lower() != spec.name.lower()), None)
     if other is None:
-        why = f"the server {others[0].server!r} has a tool of this name too"
+        why = f"the server {others[0].server!r} has a tool with this name too"
         return _cross_tool("info", "same-name", spec, "name", spec.name, why)
     why = f"it is hard to tell from {other.name!r} of the server {other.server!r}"
     severity: Severity = "warning" if spec.name.isascii() else "block"
@@ -371,13 +371,13 @@ def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Fin
     for server, spec in first.items():
         looks = sorted(near[skeleton(server)] - {server})
         others = {*looks, *(each for key in _variants(server) for each in near[key])} - {server}
-        # A name in other letters is no evidence against the name that it imitates.
+        # A name in other letters is the imitation, never the imitated name.
         plain = sorted(each for each in others if each.isascii())
         if looks and not server.isascii():
             why = f"the server's name is hard to tell from {looks[0]!r}"
             yield _cross_tool("block", "shadow-server", spec, "server", server, why)
         elif 0 < len(plain) <= _MAX_IMITATED_SERVERS:
-            why = f"the server's name is taken for that of {plain[0]!r}"
+            why = f"the server's name can be mistaken for {plain[0]!r}"
             yield _cross_tool("warning", "shadow-server", spec, "server", server, why)
 
 
@@ -388,7 +388,7 @@ CLAIMS = frozenset(
         "ultimate ultra upgraded v1 v2 v3 v4 verified x2"
     ).split()
 )
-"""Words that make one name out of another, and claim to be the better one."""
+"""Words that are added to a name to claim a better version."""
 
 FILLERS = frozenset(
     (  # noqa: SIM905 -- shorter than a list of literals
@@ -396,13 +396,13 @@ FILLERS = frozenset(
         "original proxy server service the tool unified updated"
     ).split()
 )
-"""Words that tell no two names apart, and claim nothing."""
+"""Words that neither distinguish names nor claim anything."""
 
 _MAX_IMITATED_SERVERS = 2
-"""A name that more other servers come near is a common one, which nobody imitates."""
+"""A name that resembles more other servers' names is common, and no imitation."""
 
 _MIN_COPIED_SHARE = 0.6
-"""Of the words of two descriptions so many must be shared, for one to be a copy."""
+"""Least share of common words of two descriptions for one to be a copy."""
 
 
 def _words(name: str) -> set[str]:
@@ -412,8 +412,8 @@ def _words(name: str) -> set[str]:
 def _variants(name: str) -> set[str]:
     """Keys that confusable names share: the name, and the name with each letter left out.
 
-    Two names that differ by one letter share a key (Garbe 2012, symmetric deletes). Claims,
-    fillers and the order of words are ignored.
+    Names that differ by one letter share a key (Garbe 2012, symmetric deletes). Claims, fillers
+    and the order of words are ignored.
     """
     words = sorted(_words(name) - CLAIMS - FILLERS)
     core = "".join(words)
@@ -459,7 +459,7 @@ def _steering(
         severity = _severity(about, name, spec.name, servers)
         if severity:
             listed = ", ".join(sorted(map(repr, servers))[:3])
-            why = f"it says how {name!r} of the server {listed} is to be used"
+            why = f"it gives orders about the use of {name!r} of the server {listed}"
             yield _cross_tool(severity, "cross-tool", spec, text.place, about, why)
             return
 
@@ -477,7 +477,7 @@ def _severity(about: str, name: str, own_name: str, servers: set[str]) -> Severi
 
 
 def _one_apart(name: str, other: str) -> bool:
-    """Compare two names for a difference of one letter: added, removed or replaced."""
+    """True if two names differ by one added, removed or replaced letter."""
     if name == other or abs(len(name) - len(other)) > 1:
         return False
     start = next((n for n, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), None)

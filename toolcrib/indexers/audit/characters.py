@@ -1,4 +1,4 @@
-"""Hidden and confusable characters: decodes them, and judges whether they hide a message."""
+"""Hidden and confusable characters: decodes them, and finds hidden messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OTHER = (
 )
 
 LOOK_ALIKE: dict[str, str] = {pair[0]: pair[1] for pair in f"{_CYRILLIC} {_GREEK} {_OTHER}".split()}
-"""Letters of other scripts by the letter of English that a reader takes them for."""
+"""English letter that a reader sees, for each look-alike letter of another script."""
 
 _LATIN_NAME = re.compile(
     r"(?:LATIN|MODIFIER|REGIONAL INDICATOR|SQUARED|CIRCLED|PARENTHESIZED)\b.*?"
@@ -35,7 +35,7 @@ _LATIN_NAME = re.compile(
 )
 
 _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
-"""Those that have letters in common shapes; others cannot be taken for each other."""
+"""Scripts with letters of common shapes, which can be confused."""
 
 _SAME_SHAPE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "5": "s"})
 
@@ -47,11 +47,11 @@ class _LookAlikes(dict[int, str]):
 
 
 LOOK_ALIKES = _LookAlikes()
-"""A table for `str.translate` that learns each character when it first meets it."""
+"""Table for `str.translate`, computed character by character at first use."""
 
 
 def fold_letter(letter: str) -> str:
-    """The letter of English that this one looks like, without its accents; or the letter itself."""
+    """English letter that a letter looks like, without accents; else the letter itself."""
     if letter.isascii():
         return letter
     if letter in LOOK_ALIKE:
@@ -69,15 +69,15 @@ def fold_letter(letter: str) -> str:
 
 
 def skeleton(name: str) -> str:
-    """Shape of a name at a glance: two names with the same skeleton are confusable."""
+    """Shape of a name: two names with the same skeleton are confusable."""
     plain = unicodedata.normalize("NFKC", name).translate(LOOK_ALIKES).lower()
     return plain.translate(_SAME_SHAPE).replace("rn", "m").replace("vv", "w")
 
 
 def mixes_scripts(text: str) -> list[str]:
-    """The words whose letters come from several scripts that look alike.
+    """Words with letters of several look-alike scripts.
 
-    A Greek letter at the beginning of a unit (`µm`, `Δt`) is no disguise.
+    A Greek letter at the start of a unit (`µm`, `Δt`) is not counted.
     """
     if text.isascii():
         return []
@@ -103,10 +103,11 @@ def _script(letter: str) -> str:
 MAX_EXCERPT_CHARS = 160
 
 TAG_CHARACTERS = "\U000e0000-\U000e007f"
-"""Each stands for a character of ASCII, and no screen shows any."""
+"""Invisible characters, each of which stands for an ASCII character."""
 
 SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
-"""They choose among the shapes of the character before them: 16 and 240, a byte's worth."""
+"""Variation selectors, which choose the shape of the character before: 16 + 240, enough for a
+byte."""
 
 ZERO_WIDTH = (
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2064\u206a-\u206f"
@@ -124,7 +125,7 @@ _BLANKS = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){40,}
 FIRST_TAG, LAST_TAG = 0xE0000, 0xE007F
 FIRST_SELECTOR, FEW_SELECTORS = 0xFE00, 16
 BETWEEN_SELECTORS = 0xE0100 - FIRST_SELECTOR - FEW_SELECTORS
-"""Number of codes between the two ranges, of which the second goes on counting."""
+"""Number of codes between the two ranges, which are numbered as one."""
 
 _PICTURE = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
@@ -151,10 +152,10 @@ _MARKS = re.compile("[\u061c\u200e\u200f\u202a-\u202c\u2066-\u2069]")
 
 
 def strays(text: str) -> str:
-    """The text without those hidden characters that are where they belong.
+    """The text without hidden characters in legitimate places.
 
-    Marks of direction belong wherever a text has letters that run from right to left; what
-    turns other letters round does not.
+    Marks of direction are legitimate in a text with right-to-left letters; characters that reverse
+    other letters never are.
     """
     if _RIGHT_TO_LEFT.search(text):
         text = _MARKS.sub("", text)
@@ -162,7 +163,7 @@ def strays(text: str) -> str:
 
 
 def visible(text: str, limit: int = MAX_EXCERPT_CHARS) -> str:
-    """The text on one line, hidden characters spelled out, cut to a readable length."""
+    """The text in one line with hidden characters spelled out, shortened."""
     shown = _BLANKS.sub(lambda run: f" ⟨blank ×{len(run[0])}⟩ ", text[: limit * 60])
     shown = re.sub(f"([{TAG_CHARACTERS}]+)", lambda run: f"⟨tags: {decode_tags(run[0])}⟩", shown)
     shown = re.sub(
@@ -183,7 +184,7 @@ def _letter_text(letter: str, count: int) -> str:
 
 
 def decode_tags(text: str) -> str:
-    """Decode tag characters: each stands for a character of ASCII."""
+    """Decode tag characters, each of which stands for an ASCII character."""
     codes = [ord(letter) - FIRST_TAG for letter in text if FIRST_TAG <= ord(letter) <= LAST_TAG]
     return "".join(chr(code) for code in codes if chr(code).isprintable())
 
@@ -237,7 +238,7 @@ _MIN_ODD_BLANKS = 40
 _MAX_TEXT_BEHIND_CHARS = 200
 
 _SUSPECT = re.compile(r"[^\x00\x09\x0a\x0d\x20-\x7e]|[^\S\x1c-\x1f]{40,}|\n[\r\n]{29,}")
-"""Matches somewhere in every text that has hidden characters."""
+"""Pattern that matches in every text with hidden characters."""
 
 _BLANK_RUN = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){30,}")
 _TERMINAL_ESCAPE = re.compile(r"(?:\x1b|\x9b)(?:\[?[0-9;?]*[A-Za-z]|[\]PX^_][^\x07\x1b]{0,200}|.)?")
@@ -254,7 +255,7 @@ _PRIVATE_USE_RUN = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]+")
 
 
 def is_suspect(text: str) -> bool:
-    """Look quickly for characters that need a closer look; texts may be joined by separators."""
+    """True if texts, which may be joined by separators, have characters to examine."""
     return _SUSPECT.search(text) is not None
 
 
@@ -264,7 +265,7 @@ def hidden_signs(text: str, *, is_name: bool) -> Iterator[Sign]:
     rest = strays(text)
     if HIDDEN_CHARACTERS.search(rest):
         if is_name:
-            why = "a name holds characters that show nothing, so that it looks like another name"
+            why = "a name has invisible characters, and so looks like another name"
             yield Sign("hidden-in-name", "block", visible(text), why)
             return
         for signs in (_written_in_hidden, _no_width, _directions, _controls, _private):
@@ -283,7 +284,7 @@ def _blank_runs(text: str) -> Iterator[Sign]:
         many = run[0].count("\n") >= _MIN_BLANK_LINES or len(run[0]) >= _MIN_BLANKS
         odd = not run[0].isascii() and len(run[0]) >= _MIN_ODD_BLANKS
         if after and (many or odd):
-            why = "a long run of blanks pushes the text behind it out of sight"
+            why = "a long run of blanks hides the text behind it"
             yield Sign("blank-run", "block", visible(f"⟨blank ×{len(run[0])}⟩ {after}"), why)
             return
 
@@ -291,11 +292,11 @@ def _blank_runs(text: str) -> Iterator[Sign]:
 def _written_in_hidden(text: str) -> Iterator[Sign]:
     if tagged := _TAG_RUN.search(text):
         said = decode_tags("".join(_TAG_RUN.findall(text)))
-        why = f"tag characters, which no screen shows, spell {visible(said, 80)!r}"
+        why = f"tag characters, which are invisible, spell {visible(said, 80)!r}"
         yield _sign("hidden-tags", "block", text, tagged, why)
     if selected := _SELECTOR_RUN.search(text):
         severity: Severity = "block" if len(selected[0]) > _MAX_STRAY_CHARS else "warning"
-        why = "variation selectors stand where nothing has variants: each can carry a byte"
+        why = "variation selectors follow characters without variants: each can carry a byte"
         yield _sign("hidden-selectors", severity, text, selected, why)
 
 
@@ -306,22 +307,22 @@ def _no_width(text: str) -> Iterator[Sign]:
     longest = max(runs, key=lambda run: len(run[0]))
     total = sum(len(run[0]) for run in runs)
     severity: Severity = "info"
-    why = "a character of no width, as copying leaves behind"
+    why = "a zero-width character, perhaps left from copying"
     if len(longest[0]) >= _MIN_MESSAGE_CHARS:
         severity = "block"
-        why = f"{len(longest[0])} characters of no width in a row can only carry a message"
+        why = f"{len(longest[0])} zero-width characters in a row can only carry a message"
     elif total >= _MIN_WARNED_CHARS or len(longest[0]) > _MAX_STRAY_CHARS:
         severity = "warning"
-        why = f"{total} characters of no width stand where no script needs them"
+        why = f"{total} zero-width characters in places where no script needs them"
     yield _sign("hidden-zero-width", severity, text, longest, why)
 
 
 def _directions(text: str) -> Iterator[Sign]:
     if override := _OVERRIDE.search(text):
-        why = "the direction of letters is overridden, so that people read another text than models"
+        why = "the direction of letters is overridden: people and models read different texts"
         yield _sign("hidden-direction", "block", text, override, why)
     elif mark := _BIDI_EMBEDDING.search(text):
-        why = "marks of writing direction in a text that has no letters from right to left"
+        why = "marks of writing direction in a text without right-to-left letters"
         severity: Severity = "info" if mark[0] in "\u061c\u200e\u200f" else "warning"
         yield _sign("hidden-direction", severity, text, mark, why)
 
@@ -334,7 +335,7 @@ def _controls(text: str) -> Iterator[Sign]:
         )
         yield _sign("hidden-escapes", "block" if hides else "warning", text, escape, why)
     if rubbed := _ERASING_RUN.search(text):
-        why = "backspaces rub out on a screen what a model still reads"
+        why = "backspaces erase text on a screen that a model still reads"
         yield _sign("hidden-controls", "block", text, rubbed, why)
         return
     if control := _CONTROL.search(text):
@@ -346,7 +347,7 @@ def _controls(text: str) -> Iterator[Sign]:
 
 
 def _hides(escape: str) -> bool:
-    """Tell a sequence that conceals, paints over, moves, erases or links from mere colour."""
+    """True for a sequence that conceals, overwrites, moves, erases or links, not just colours."""
     colour = _COLOUR.fullmatch(escape)
     if colour is None:
         return len(escape) > 1
@@ -359,7 +360,7 @@ def _hides(escape: str) -> bool:
 def _private(text: str) -> Iterator[Sign]:
     if found := _PRIVATE_USE_RUN.search(text):
         severity: Severity = "warning" if len(found[0]) >= _MAX_STRAY_CHARS else "info"
-        why = "characters of private use show what a font makes of them, or nothing"
+        why = "private-use characters look different in each font, or are invisible"
         yield _sign("private-use", severity, text, found, why)
 
 
@@ -369,6 +370,6 @@ def _mixed_scripts(text: str, *, is_name: bool) -> Iterator[Sign]:
         why = (
             "letters of several scripts in one name: it looks like another name"
             if is_name
-            else "letters of several scripts in one word, which only looks like that word"
+            else "letters of several scripts in one word: it looks like another word"
         )
         yield Sign("mixed-scripts", severity, visible(", ".join(dict.fromkeys(words[:5]))), why)

@@ -1,10 +1,10 @@
-"""Classifier of statements: tells descriptions of a tool from instructions to its reader.
+"""Classifier of statements: distinguishes descriptions of a tool from instructions to its reader.
 
-Phrases do not generalise: an attacker who knows them writes around them. A model therefore judges
-every sentence of a specification, in two steps. A linear model over hashed words, 30 microseconds
-a sentence, passes most plain sentences. A small transformer judges the rest; it was trained from
-the shipped encoder (`scripts/fit_audit.py`): mean of the tokens' vectors, then a softmax over
-`AUDITED_KINDS`. It reads a suspicious sentence a second time together with its neighbours.
+Phrases do not generalise: an attacker can avoid them. A model therefore judges every sentence of a
+specification, in two steps. A linear model over hashed words, 30 microseconds a sentence, passes
+most plain sentences. A small transformer judges the rest; it was trained from the shipped encoder
+(`scripts/fit_audit.py`): mean of the tokens' vectors, then a softmax over `AUDITED_KINDS`. It
+judges a suspicious sentence again together with its neighbours.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from toolcrib.text import TWO_LETTERS
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
 
 AUDITED_KINDS: tuple[StatementKind, ...] = ("description", "instruction", "preference", "harvest")
-"""Kinds of statements: describes the tool, instructs its reader, praises the tool over others, or
-requests data that the tool does not need."""
+"""Kinds of statements: describes the tool, instructs the reader, praises the tool over other tools,
+or requests data that the tool does not need."""
 
 MODEL_FOLDER = Path(__file__).parent / "model"
 VECTOR_SCALE = 12.0
-"""Unit vectors are stretched by this before the softmax."""
+"""Factor on unit vectors before the softmax."""
 
 # -- statements ------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ _MIN_AUDITED_SENTENCE_CHARS = 8
 _MIN_SENTENCE_WORDS = 2
 _MIN_IDENTIFIER_WORDS = 3
 _MAX_NEIGHBOUR_CHARS = 150
-"""Characters of the sentences before and after that belong to a passage."""
+"""Characters of the neighbouring sentences in a passage."""
 
 _END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
 _IDENTIFIER = re.compile(r"[^\W\d_][\w-]{8,88}")
@@ -56,18 +56,17 @@ _LEFT_OUT = re.compile(
     r"|(?:success_examples|anti_patterns|tags|safety_tags|requires|provides|goes_with"
     r"|enrichment\.(?:examples|not_for|safety_tags|goes_with))\[\d+\])$"
 )
-"""Places of names, and of requests: those tell somebody what to do, as a user would. Of skills:
-those are there to instruct. Of annotations but the title, which clients alone read. The rules read
-all of them."""
+"""Places that only the rules read: names; example requests and skills, which instruct by nature;
+and annotations except the title, which only clients read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One sentence of a specification; `place` is as in a finding.
 
-    `parameter` is the name of the parameter whose description the sentence begins, as the wanted
-    data shows only with the name. A parameter without a description has an empty sentence.
-    `before` and `after` are the neighbouring sentences.
+    `parameter` is the name of a parameter whose description starts with the sentence, as the name
+    states the requested data. A parameter without a description has an empty sentence. `before`
+    and `after` are the neighbouring sentences.
     """
 
     place: str
@@ -84,12 +83,12 @@ class Statement:
 
     @property
     def passage(self) -> str:
-        """Text with both neighbours, for a sentence that alone is suspicious."""
+        """Text with both neighbours, for a suspicious sentence."""
         return " ".join(filter(None, (self.before, self.text, self.after)))
 
 
 def statements(spec: ToolSpec) -> Iterator[Statement]:
-    """The sentences of a specification, and the names of parameters that nobody described."""
+    """Sentences of a specification, and names of parameters without a description."""
     texts = texts_of(spec)
     described = {text.place for text in texts if not text.is_name}
     names = {text.place: text.text for text in texts if text.is_name}
@@ -113,13 +112,13 @@ def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:
 
 
 def _spell_out(text: str) -> str:
-    """The text; words instead of one long identifier, as values of a parameter often are."""
+    """The text; a single long identifier, such as a value of a parameter, is split into words."""
     words = words_of(text).split() if _IDENTIFIER.fullmatch(text) else []
     return " ".join(words).lower() if len(words) >= _MIN_IDENTIFIER_WORDS else text
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a normalised text; one that does not end is cut at its commas."""
+    """Sentences of a normalised text; an overlong sentence is cut at its commas."""
     for part in _END.split(text):
         sentence = part.strip(_EDGE)
         while len(sentence) > MAX_SENTENCE_CHARS:
@@ -135,7 +134,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _is_judgeable(sentence: str) -> bool:
-    """Check that a sentence is long enough to judge; "Tool 12." and an address are not."""
+    """True if a sentence is long enough to judge; "Tool 12." and an address are not."""
     words = sum(TWO_LETTERS.search(part) is not None for part in sentence.split())
     return (words >= _MIN_SENTENCE_WORDS or not sentence.isascii()) and len(
         sentence
@@ -151,9 +150,9 @@ _TOKEN = re.compile(r"[^\W_]+(?:'[a-z]{1,3}\b)?|[^\w\s]")
 
 
 def buckets(text: str) -> NDArray[np.int64]:
-    """The hashed features of a statement: runs of up to three words, pairs with a gap.
+    """Hashed features of a statement: runs of up to three words, and pairs with a gap.
 
-    Where there are other letters than ASCII's, which words may run together, runs of letters too.
+    Texts with letters beyond ASCII, whose words may have no spaces, have runs of letters too.
     """
     tokens = ["0" if token.isdigit() else token for token in _TOKEN.findall(text.lower())]
     tokens = tokens[:_MAX_HASHED_TOKENS]
@@ -172,16 +171,16 @@ def buckets(text: str) -> NDArray[np.int64]:
 # -- the classifier --------------------------------------------------------------------------------
 
 _MAX_CACHED_STATEMENTS = 20_000
-"""Statements with a cached verdict: servers list the same tools again and again."""
+"""Statements with a cached verdict, as servers list the same tools repeatedly."""
 
 _SUSPICIOUS_LOG_ODDS = -4.0
-"""Log odds from which the second step reads a sentence again with its neighbours."""
+"""Log odds from which on the second step also judges a sentence with its neighbours."""
 
 USUAL_STATEMENTS = 6
-"""Statements of a usual tool; a tool with fewer statements is judged as if it had so many."""
+"""Statements of a usual tool; a tool with fewer is judged as if it had this many."""
 
 _FIRST_STEP_WEIGHT = 0.5
-"""Weight of the first step's log odds beside the second's; both have read the same words."""
+"""Weight of the first step's log odds; less than 1, as the second step reads the same words."""
 
 
 class StatementClassifier:
@@ -189,8 +188,8 @@ class StatementClassifier:
 
     The folder holds the transformer as `BundledEncoder` reads it, and `head.npz`: `words`
     float16 [BUCKETS] with `offset` and `least` of the first step, `weights` float32
-    [dimensions, kinds] and `bias` float32 [kinds] of the second. From odds of `warns` on a
-    statement that is no description is warned of.
+    [dimensions, kinds] and `bias` float32 [kinds] of the second. A statement with odds of at least
+    `warns` of being no description gets a warning.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -206,10 +205,10 @@ class StatementClassifier:
     def judge(self, said: Sequence[Statement]) -> FloatArray:
         """Log odds of each kind for all statements of one tool: float32 [statements, 3].
 
-        Odds of each of `AUDITED_KINDS` but the first against a description: those of the second
-        step and a share of the first's, less the logarithm of the number of statements,
-        `USUAL_STATEMENTS` at least. In a tool with many statements, one looks odd by chance. A
-        statement that either step passes has minus infinity.
+        Odds of each of `AUDITED_KINDS`, except the first, against a description: the log odds of
+        the second step plus a share of the first step's, less the logarithm of the number of
+        statements (at least `USUAL_STATEMENTS`), as one of many looks odd by chance. A statement
+        that either step passes has minus infinity.
         """
         odds = np.full((len(said), len(AUDITED_KINDS) - 1), -np.inf, dtype=np.float32)
         unknown: dict[tuple[str, str], list[int]] = {}
@@ -239,7 +238,7 @@ class StatementClassifier:
         return float(self._words[found].sum() / np.sqrt(len(found)) + self._offset)
 
     def _second_step(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
-        """Log odds by the second step, of pairs of a sentence and its passage."""
+        """Log odds by the second step, for pairs of a sentence and its passage."""
         odds = self._odds([text for text, _ in pairs])
         suspected = odds.max(axis=1) >= _SUSPICIOUS_LOG_ODDS
         again = [row for row, pair in enumerate(pairs) if suspected[row] and len(set(pair)) > 1]

@@ -1,4 +1,4 @@
-"""Findings of an audit, and the texts of a specification that they are about."""
+"""Findings of an audit, and the audited texts of a specification."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolcrib.records.reports import Finding, Severity
 # -- findings --------------------------------------------------------------------------------------
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "block")
-"""From the least to the worst: an oddity, what an honest tool might say, what none would say."""
+"""Severities, the worst last: an oddity; text of some honest tools; text of no honest tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Sign:
 
 
 def blocks(findings: Iterable[Finding], *, strict: bool = False) -> bool:
-    """Look for a finding that keeps a tool from being served; with `strict` a warning does."""
+    """True if a finding blocks the tool; with `strict` warnings block too."""
     return any(each.severity == "block" or (strict and is_warning(each)) for each in findings)
 
 
 def is_warning(finding: Finding) -> bool:
-    """True for what an honest tool might say, which a person should see."""
+    """True for a warning, which a person should review."""
     return finding.severity == "warning"
 
 
@@ -53,12 +53,12 @@ _LIST_FIELDS = (*_EXAMPLE_FIELDS, "tags", "safety_tags", "requires", "provides",
 _OBJECT_FIELDS = ("input_schema", "output_schema", "annotations")
 
 _NAME_FIELDS = frozenset({"name", "server", "id", "required", "tags", "category"})
-"""Fields whose texts are names: their words hang together by underscores and capitals."""
+"""Fields whose texts are identifiers: words joined by underscores or capitals."""
 
 _MAP_KEYWORDS = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
 )
-"""Keys of a schema whose own keys are names that the author chose."""
+"""Keys of a schema whose own keys are the author's names."""
 
 KEYWORDS = frozenset(
     {
@@ -74,7 +74,7 @@ KEYWORDS = frozenset(
         *("url", "writeOnly", "xml", *_MAP_KEYWORDS, *Enrichment.model_fields),
     }
 )
-"""Keys of JSON Schema and OpenAPI: they are nobody's words."""
+"""Keys of JSON Schema and OpenAPI, which are no author's words."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$][\w$-]*", re.ASCII)
 _PROPERTY = re.compile(r"\.properties[.\[]")
@@ -82,7 +82,7 @@ _PROPERTY = re.compile(r"\.properties[.\[]")
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """One text and where it stands; `is_name` where words hang together as identifiers do."""
+    """One text and its place; `is_name` for an identifier."""
 
     place: str
     text: str
@@ -95,10 +95,10 @@ class ToolText:
 
 
 def texts_of(spec: ToolSpec) -> list[ToolText]:
-    """Texts of a specification, each once, at its first place; `MAX_AUDITED_CHARS` at most.
+    """Distinct texts of a specification with their first places; `MAX_AUDITED_CHARS` at most.
 
     Keys of an object are texts if the author chose them: names of properties, and keys that are
-    no key word of JSON Schema.
+    no keyword of JSON Schema.
     """
     found: dict[tuple[str, bool], ToolText] = {}
     left = MAX_AUDITED_CHARS
@@ -113,7 +113,7 @@ def texts_of(spec: ToolSpec) -> list[ToolText]:
 
 
 def is_too_long(spec: ToolSpec) -> bool:
-    """Compare the size of a specification with the limit of `texts_of`."""
+    """True if a specification exceeds the limit of `texts_of`."""
     left = MAX_AUDITED_CHARS
     return any((left := left - len(text)) < 0 for text in {each.text for each in _all_texts(spec)})
 
@@ -136,8 +136,8 @@ def _all_texts(spec: ToolSpec) -> Iterator[ToolText]:
 
 
 def _within(place: str, value: Any) -> Iterator[ToolText]:
-    # No recursion: a schema may be nested deeper than Python allows calls to be. The key that
-    # leads to a value says what it is: names under `required`, schemas under `properties`.
+    # No recursion: a schema may be nested deeper than Python's call stack. The key of a value
+    # tells its kind: names under `required`, schemas under `properties`.
     stack: list[tuple[str, str, Any]] = [(place, place, value)]
     while stack:
         path, key, held = stack.pop()

@@ -1,4 +1,4 @@
-"""Normalising: turns a text into the words that a model reads; removes or decodes disguises."""
+"""Normalising: reduces a text to the words that a model reads; removes or decodes disguises."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from toolcrib.text import TWO_LETTERS
 # -- plain texts -----------------------------------------------------------------------------------
 
 SEPARATOR = "\x00"
-"""Stands between texts that are made plain together; no text keeps one of its own."""
+"""Separator of texts that are normalised together; it is removed from the texts themselves."""
 
 _INVISIBLE_CHARACTER = re.compile(
     f"[{TAG_CHARACTERS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS.replace(SEPARATOR, chr(1))}]"
@@ -71,7 +71,7 @@ def normalise(texts: str) -> str:
 
 
 def fold(texts: str) -> str:
-    """Plain texts with every letter that looks like one of English turned into it."""
+    """Normalised texts, with look-alike letters replaced by English letters."""
     return texts if texts.isascii() else texts.translate(LOOK_ALIKES)
 
 
@@ -81,21 +81,21 @@ def words_of(name: str) -> str:
 
 
 def _joined_letters(run: re.Match[str]) -> str:
-    """A run of single letters as words: the wider gaps part them."""
+    """A run of single letters as words, which wider gaps separate."""
     letters = run[0][1:]
     widest = max(map(len, _GAP.findall(letters)))
     joined = _GAP.sub(lambda gap: " " if len(gap[0]) == widest > 1 else "", letters)
     return f"{run[0][0]}{joined}"
 
 
-# -- texts in code ---------------------------------------------------------------------------------
+# -- encoded texts ---------------------------------------------------------------------------------
 
 MIN_CHARS = 24
-"""Nothing shorter can be an order in code."""
+"""Least length of an encoded instruction."""
 
 MAX_BLOB_CHARS = 20_000
 MAX_BLOBS = 8
-"""Of one text so many are decoded: certificates and pictures are long, and few."""
+"""Most encoded parts of a text that are decoded; certificates and pictures are long, but few."""
 
 _BASE64 = re.compile(
     r"(?<![A-Za-z0-9+/_=-])(?=[A-Za-z+/_-]{0,40}\d)(?=[a-z0-9+/_-]{0,40}[A-Z])(?=[A-Z0-9+/_-]{0,40}[a-z])"
@@ -122,11 +122,11 @@ _REVERSED_WORDS = frozenset(word[::-1] for word in _INSTRUCTION_WORDS)
 _ROT13_WORDS = frozenset(codecs.encode(word, "rot13") for word in _INSTRUCTION_WORDS)
 _WORD = re.compile(r"[a-z]{3,}")
 _MIN_INSTRUCTION_WORDS = 2
-"""Telling words by which a decoded text counts as encoded; one appears by chance."""
+"""Least instruction words of a text that was really encoded; one may appear by chance."""
 
 
 def may_be_coded(text: str) -> bool:
-    """Look quickly for anything encoded in a text; nearly all texts have nothing."""
+    """True if a text may have encoded parts; a quick check that nearly all texts fail."""
     return (
         not text.isascii()
         or ("\\" in text and _UNICODE_ESCAPE_RUN.search(text) is not None)
@@ -138,7 +138,7 @@ def may_be_coded(text: str) -> bool:
 
 
 def decodings(text: str) -> Iterator[tuple[str, str]]:
-    """Decode a text by every encoding that may apply, each with its name."""
+    """Decode a text by every possible encoding; yield the encoding's name and the text."""
     if not text.isascii():
         yield from _from_hidden(text)
     if "\\" in text and _UNICODE_ESCAPE_RUN.search(text):
@@ -176,7 +176,7 @@ def _from_blobs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _as_text(octets: bytes) -> str:
-    """Bytes as prose: empty unless nearly all of them are letters, signs and blanks of ASCII."""
+    """Bytes as text; empty unless nearly all are ASCII letters, marks and blanks."""
     text = octets.decode("ascii", "replace")
     plain = sum(letter.isprintable() or letter in "\n\t" for letter in text if letter != "\ufffd")
     return text if text and plain >= 0.95 * len(text) and " " in text else ""
@@ -213,11 +213,11 @@ _HIDES = re.compile(
     re.IGNORECASE,
 )
 _MIN_HIDDEN_WORDS = 4
-"""Words of the shortest hidden text that is reported; constants and labels are shorter."""
+"""Least words of a reported hidden text; constants and labels have fewer."""
 
 
 def unseen(text: str) -> Iterator[tuple[str, str, int]]:
-    """Find parts of a text that a rendered page does not show: how, the part and its start."""
+    """Find parts that a rendered page hides; yield the kind of markup, the part and its start."""
     for comment in _COMMENT.finditer(text):
         yield from _if_words("comment", comment[1] or "", comment.start())
     if "]:" in text:
@@ -235,7 +235,7 @@ def _if_words(kind: str, text: str, start: int) -> Iterator[tuple[str, str, int]
 
 
 def _is_code(text: str, start: int) -> bool:
-    """Recognise a place within code: between back-ticks, or behind an open fence."""
+    """True for a place within code: between back-ticks, or behind an open fence."""
     before = text[:start]
     line = before[before.rfind("\n") + 1 :]
     return line.count("`") % 2 == 1 or before.count("```") % 2 == 1

@@ -1,4 +1,4 @@
-r"""Rules about words: reads their phrases once, and finds matches in texts.
+r"""Rules of phrases, and their matches in texts.
 
 A phrase is written in a small language, and compiled to a regular expression:
 
@@ -8,9 +8,8 @@ A phrase is written in a small language, and compiled to a regular expression:
     ^ the? system prompt $                                     the text's ends; a word left out
     new rules /\s?:/                                           a regular expression, as it is
 
-`..` is up to 60 characters of one sentence, `....` up to 120 of any. A blank is what may stand
-between two words, a line's end too. Texts are lower-case, have been normalised, and stand
-between separators.
+`..` is up to 60 characters of one sentence, `....` up to 120 of any. A blank matches any gap
+between two words, also a line end. Texts are lower-case, normalised, and between separators.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ COMMON = frozenset(
         "was when with you your"
     ).split()
 )
-"""Words of nearly every tool: a phrase is not looked for by these if it has others."""
+"""Words of nearly every tool, which are no needles of a phrase that has other words."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawPattern:
-    """A regular expression with a name; one of `needles` stands wherever it matches.
+    """A regular expression with a name; every match contains one of `needles`.
 
-    One without needles takes no room: it only looks around.
+    A pattern without needles only looks around, and matches no characters.
     """
 
     regex: str
@@ -69,7 +68,7 @@ class RawPattern:
 class Phrase:
     """Phrase of a rule.
 
-    Every match contains one of each tuple of `needles`: beginnings of words, or signs. The first
+    Every match contains one of each tuple of `needles`: prefixes of words, or marks. The first
     tuple is the rarest.
     """
 
@@ -78,11 +77,11 @@ class Phrase:
     needles: tuple[tuple[str, ...], ...]
 
     def search(self, text: str, start: int = 0) -> re.Match[str] | None:
-        """The next match at or after a place that begins where a word does."""
+        """The next match, at or after `start`, that starts with a word."""
         pattern = _compile(self.regex)
         while found := pattern.search(text, start):
             at = found.start()
-            # Scripts without blanks between words have no such places.
+            # In scripts without blanks, a word may start anywhere.
             is_letter = text[at].isascii() and text[at].isalnum()
             if at == 0 or not (is_letter and text[at - 1].isalnum()):
                 return found
@@ -102,7 +101,7 @@ _MAX_REPETITIONS = 200
 
 
 def _bounded_regex(regex: str) -> str:
-    """The same, but nothing repeats more than `_MAX_REPETITIONS` times."""
+    """The regular expression with repetitions bounded by `_MAX_REPETITIONS`."""
 
     def bound_repetition(element: re.Match[str]) -> str:
         what, times, least = element.groups()
@@ -114,7 +113,7 @@ def _bounded_regex(regex: str) -> str:
 
 @dataclass(slots=True)
 class _Writer:
-    """Puts a regular expression together, element by element."""
+    """Builder of a regular expression, element by element."""
 
     patterns: Mapping[str, RawPattern]
     regex: str = ""
@@ -138,7 +137,7 @@ class _Writer:
             self.words(token)
 
     def element(self, regex: str, times: str = "") -> None:
-        """Something and what parts it from its neighbours; `times` where it may be missing."""
+        """Add an element with the gap to its neighbour; `times` is its quantifier."""
         before, behind = (_BETWEEN, "") if self.after_word else ("", _BETWEEN)
         if times:
             self.regex += f"(?:{before}{regex}{behind}){times}"
@@ -147,7 +146,7 @@ class _Writer:
             self.after_word = self.ends_word = True
 
     def look(self, regex: str) -> None:
-        """Something behind the last word, without a gap."""
+        """Add a look-around behind the last word, without a gap."""
         self.regex += (_END_OF_WORD if self.ends_word else "") + regex
         self.ends_word = False
 
@@ -161,7 +160,7 @@ class _Writer:
 
     def words(self, token: str) -> None:
         choices = token.removesuffix("?").strip("()").split("|")
-        # The longest first: a shorter one would hide what follows it.
+        # The longest alternative first: a shorter alternative would match before it.
         regexes = sorted((_choice(choice) for choice in choices), key=len, reverse=True)
         regex = f"(?:{'|'.join(regexes)})"
         if token.endswith("?"):
@@ -175,9 +174,8 @@ def read_phrase(text: str, words: Mapping[str, str], patterns: Mapping[str, RawP
     """Compile a phrase.
 
     Raises:
-        KeyError: it names an unknown vocabulary or pattern.
-        ValueError: it cannot be read, or nothing in it must be there, so that it could not be
-            looked for.
+        KeyError: the phrase names an unknown vocabulary or pattern.
+        ValueError: the phrase cannot be read, or has no required part to search for.
     """
     full = _with_vocabulary(text, words)
     tokens = _TOKEN.findall(full)
@@ -187,14 +185,14 @@ def read_phrase(text: str, words: Mapping[str, str], patterns: Mapping[str, RawP
     for token in tokens:
         writer.add(token)
     if not writer.needles:
-        raise ValueError(f"nothing in the phrase {text!r} has to be there")
+        raise ValueError(f"the phrase {text!r} has no required part")
     writer.look("")
     needles = sorted(writer.needles, key=_rarity, reverse=True)
     return Phrase(text, _bounded_regex(writer.regex), tuple(needles))
 
 
 def _with_vocabulary(text: str, words: Mapping[str, str]) -> str:
-    """The phrase with vocabularies written out, in brackets unless they stand in some."""
+    """The phrase with vocabularies written out, in brackets unless already within brackets."""
 
     def within(group: re.Match[str]) -> str:
         return _VOCABULARY.sub(lambda name: words[name[1]], group[0])
@@ -211,7 +209,7 @@ def _word(word: str) -> str:
 
 
 def _needle(choice: str) -> str:
-    """The beginning of the longest word of a choice that is not common."""
+    """Prefix of the longest uncommon word of a choice."""
     heads = [head[0] for word in choice.split() if (head := re.search(r"[^\W\d_]+", word))]
     return max(heads, key=lambda head: (head not in COMMON, len(head)))
 
@@ -232,11 +230,11 @@ _WORD = re.compile(r"[a-z]{2,}")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One kind of thing that a text may say.
+    """Rule with phrases that reveal one kind of statement.
 
-    `group` is who strengthens it (see `judge`). In a tool whose own name matches `own` the same
-    wish is its business, so that it weighs less. `names` rules look at identifiers alone. A joined
-    rule needs a statement with `suspicion`: log odds above the classifier's threshold.
+    Signs of different `group` strengthen each other. In a tool whose own name matches `own`, the
+    statement is legitimate, and weighs less. `names` rules match only identifiers. A joined rule
+    needs a statement with `suspicion`: log odds above the classifier's threshold.
     """
 
     name: str
@@ -249,7 +247,7 @@ class Rule:
 
 
 class Rulebook:
-    """Phrases of all rules, found by the words of a text instead of one by one."""
+    """Index of the phrases of all rules by the words that they need."""
 
     def __init__(self, phrases: list[tuple[Rule, Phrase]]) -> None:
         self._phrases = phrases
@@ -269,7 +267,7 @@ class Rulebook:
         return iter(self._phrases)
 
     def possible(self, text: str) -> Iterator[tuple[Rule, Phrase]]:
-        """The phrases that a text may hold: of all that must be there something is."""
+        """Phrases that may match a text: the text has a needle of each tuple."""
         there: set[str] = set()
         for word in set(_WORD.findall(text)):
             there.update(self._beginnings(word[: self._longest]))
@@ -286,25 +284,25 @@ class Rulebook:
                 yield self._phrases[number]
 
     def _needles_of(self, word: str) -> tuple[str, ...]:
-        """The needles that a word begins with; texts share most of their words."""
+        """Needles that are prefixes of a word; cached, as texts share most words."""
         ends = range(2, min(len(word), self._longest) + 1)
         return tuple(head for end in ends if (head := word[:end]) in self._words)
 
 
 def _rarest(needle: str) -> str:
-    """The sign of a needle by which most texts are passed over."""
+    """Rarest mark of a needle, by which most texts are ruled out."""
     return next((letter for letter in needle if not letter.isalnum()), needle[0])
 
 
 @cache
 def rulebook() -> Rulebook:
-    """The rules that hold alone."""
+    """Rules that apply without the classifier."""
     return _shipped_rulebook(joined=False)
 
 
 @cache
 def joined_rulebook() -> Rulebook:
-    """The rules that hold for a statement that the classifier suspects."""
+    """Rules that apply only to statements that the classifier suspects."""
     return _shipped_rulebook(joined=True)
 
 
@@ -348,7 +346,7 @@ def _patterns(book: Mapping[str, Any]) -> dict[str, RawPattern]:
 
 
 def _load(file: Path) -> Mapping[str, Any]:
-    # The loader of plain texts, and the fast one where there is one: `yes` and `on` stay words.
+    # The base loader keeps `yes` and `on` as text; libyaml's, if installed, is faster.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     return yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 -- plain data
 
@@ -356,13 +354,13 @@ def _load(file: Path) -> Mapping[str, Any]:
 # -- matches ---------------------------------------------------------------------------------------
 
 _EXCERPT_MARGIN_CHARS = 50
-"""So much of the text is shown on each side of what was found."""
+"""Characters around a match that an excerpt shows on each side."""
 
 MAX_PLACES = 8
-"""One phrase is reported at so many places of a tool, and no more."""
+"""Most places of a tool at which a phrase is reported."""
 
 _MIN_NAME_SENTENCE_WORDS = 5
-"""Words from which on a name is read as a sentence."""
+"""From this many words on, a name is read as a sentence."""
 
 _SENTENCE_END = re.compile(r"[.!?。!?](?=\s|$)|[\n。!?]")
 _QUOTES = re.compile(r"[\"“”„«»「」『』]|(?<!\w)['‘’`]|['‘’`](?!\w)")
@@ -372,7 +370,7 @@ _SPEAKS_OF_ATTACKS = re.compile(
     r"|jailbreak|attack|malicious|suspicious|poison|adversarial|phish|explain|red.?team"
     r"|contains? \"|test (?:payload|case)|(?:phrases?|texts?|prompts?) (?:such as|like))"
 )
-"""Wording of tools that look for attacks themselves."""
+"""Wording of tools that detect attacks themselves."""
 
 
 def signs_in(
@@ -384,11 +382,11 @@ def signs_in(
 ) -> Iterator[tuple[int, Sign]]:
     """Find matches of rules, each with the number of its text.
 
-    Of a suspected statement, with log odds of `suspicion` above the threshold, matches of joined
-    rules instead.
+    With `suspicion`, a statement's log odds above the classifier's threshold, the joined rules are
+    matched instead.
 
-    `texts` are plain and lower-case, each between two separators, `shown` the same with their
-    capitals, `topic` the tool's server, name and category; `names` marks the identifiers.
+    `texts` are normalised and lower-case, each between two separators; `shown` has their capitals,
+    `topic` the tool's server, name and category; `names` marks the identifiers.
     """
     starts = [found.start() for found in re.finditer(SEPARATOR, texts)]
     book = rulebook() if suspicion is None else joined_rulebook()
@@ -412,7 +410,7 @@ def _matches(phrase: Phrase, texts: str) -> Iterator[re.Match[str]]:
 
 
 def _fits(rule: Rule, texts: str, starts: Sequence[int], number: int, is_name: bool) -> bool:  # noqa: FBT001
-    """Match rules of names with names, and other rules with other texts."""
+    """True if a rule about names meets a name, or another rule another text."""
     if not is_name or rule.names:
         return rule.names == is_name
     return texts.count(" ", starts[number], starts[number + 1]) + 1 >= _MIN_NAME_SENTENCE_WORDS
@@ -435,7 +433,7 @@ def _sign(rule: Rule, texts: str, shown: str, found: re.Match[str], topic: str) 
 
 
 def _is_quoted(texts: str, start: int, end: int) -> bool:
-    """Recognise words that a tool quotes because it looks for them."""
+    """True for words in quotes in a tool that detects such words."""
     before = texts[max(0, start - 200, texts.rfind(SEPARATOR, 0, start) + 1) : start]
     ends = [stop.end() for stop in _SENTENCE_END.finditer(before)]
     sentence = before[ends[-1] :] if ends else before

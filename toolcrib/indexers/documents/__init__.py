@@ -1,1 +1,1 @@
-"""Documents: found, loaded as text or Markdown, split along their headings."""
+"""Documents: finds them, loads them as text or Markdown, and splits them by headings."""

@@ -1,12 +1,12 @@
-"""Chunking: text becomes parts of a bounded size, cut where the author cut it.
+"""Chunking: splits text into parts of bounded size, at the author's own boundaries.
 
-Markdown is cut at its headings first: no part crosses one of the first three levels. What is
-between two headings, and any other text, is cut by semantic-text-splitter between blocks, then
-sentences, then words, so that parts are as large as the capacity lets them be.
+Markdown is first split at headings: no part crosses a heading of the first three levels. Sections
+and other texts are split by semantic-text-splitter between blocks, then sentences, then words, so
+that parts are as large as the capacity allows.
 
-Tokens are counted by weighing bytes, not by a tokenizer: over Markdown the weights cut like
-BERT's word pieces (passages of at most 200 have 143 on average and 269 at most, where exact
-counting has 130 and 200), seven times as fast; over plain text, fifty times.
+Tokens are estimated from bytes, without a tokenizer. With a capacity of 200 on Markdown, parts have
+143 of BERT's word pieces on average and 269 at most (with exact counts: 130 and 200), seven times
+as fast; on plain text fifty times.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ TextKind: TypeAlias = Literal["markdown", "text", "pages"]
 """Kind of a text; each page of `pages` ends with a form feed."""
 
 CUTTING_LEVEL = 3
-"""Headings down to this level begin a new part; deeper ones only name what is below them."""
+"""Headings down to this level start a new part; deeper headings only go into titles."""
 
 PAGE_LEVEL = CUTTING_LEVEL + 1
-"""Level of a page's number as a heading: sentences go on on the next page."""
+"""Level of a page's number as a heading: no cut, as sentences continue on the next page."""
 
 TABLE_LEVEL = 7
 """Level of the first row of a table as a heading: below all headings of Markdown."""
 
 MAX_HEADING_CHARS = 300
-"""A longer heading is a paragraph that happens to stand above a line of dashes."""
+"""A longer heading is really a paragraph above a line of dashes."""
 
 _FENCE = re.compile(r"\A\s*(?:`{3,}|~{3,})[^`\n]*(?:\n\s*)?\Z").match
-"""A code block that is too large is cut into its lines, the one that opens it included."""
+"""Opening line of a code block; a block that is too large is cut into lines, this one too."""
 
 WINDOW_CHARS = 32_768
-"""Characters for the splitter at once: its time grows with the square of a line's length."""
+"""Characters given to the splitter at once, whose time is quadratic in a line's length."""
 
 _TENTHS_BY_BYTE: dict[int, int] = {
     **dict.fromkeys(ascii_letters.encode(), 2),
     **dict.fromkeys(digits.encode(), 5),
     **dict.fromkeys(whitespace.encode(), 1),
-    # What follows the first byte of a character beyond ASCII.
+    # Later bytes of a character beyond ASCII.
     **dict.fromkeys(range(0x80, 0xC0), 0),
 }
 _WEIGHTS = bytes(_TENTHS_BY_BYTE.get(byte, 10) for byte in range(256))
-"""The tenths of a token that each byte stands for."""
+"""Tenths of a token for each byte."""
 
 
 def approximate_tokens(text: str) -> int:
-    """Estimate the word pieces of a text: five letters are one, and so is any sign."""
+    """Estimate the word pieces of a text: one for five letters, and one for each mark."""
     return -(-sum(text.encode().translate(_WEIGHTS)) // 10)
 
 
@@ -65,8 +65,8 @@ def approximate_tokens(text: str) -> int:
 class Part:
     """A slice of a text: `source[start : start + len(text)] == text`.
 
-    `title` holds the headings above it, outermost first, then the number of its page, or the
-    first row of the table in which it begins.
+    `title` has the headings above the part, outermost first, then the number of its page, or the
+    first row of the table in which it starts.
     """
 
     text: str
@@ -84,7 +84,7 @@ class _Heading:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """Text below a heading that cuts, up to the next such heading."""
+    """Text below a cutting heading, up to the next cutting heading."""
 
     head: _Heading
     deeper: Sequence[_Heading]
@@ -92,18 +92,18 @@ class _Section:
 
 
 def require_docs() -> Any:
-    """Import the splitter, which the extra `docs` brings."""
+    """Import the splitter of the extra `docs`."""
     return import_extra("semantic_text_splitter", "reading documents", "docs")
 
 
 def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Iterator[Part]:
     r"""Yield the parts of a text in their order, each of at most `capacity` tokens.
 
-    `text` has no line ends but `\n`. `title` is the document's own; the first heading of level
-    1 takes its place. A heading of level 1 to 3 is in the title of what is below it and not in
-    its text; so is the number of the page on which a part begins, or the first row of a table
-    whose later rows it begins with. What has neither letters nor digits, or only headings, is
-    left out. Form feeds of pages become line ends.
+    `text` has only `\n` as line ends. `title` is the document's own; the first heading of level 1
+    replaces it. Headings of level 1 to 3 are in the titles of the parts below them, not in the
+    texts; so is the number of the page on which a part starts, and the first row of a table that
+    a part continues. Parts without letters and digits, or with only headings, are left out. Form
+    feeds of pages become line ends.
 
     Raises:
         MissingExtraError: the extra `docs` is not installed.
@@ -116,7 +116,7 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
     splitter = library.MarkdownSplitter if markdown else library.TextSplitter
     chunks = splitter.from_callback(approximate_tokens, capacity).chunk_indices
     path: list[_Heading] = []
-    # As though the document began with its own title.
+    # The document's title is treated as a heading at its start.
     headings = [_Heading(1, title, 0, 0), *_headings(text, kind)]
     text = text.replace("\f", "\n") if kind == "pages" else text
     for section in _sections(headings, len(text)):
@@ -139,12 +139,12 @@ def _sections(headings: Sequence[_Heading], end: int) -> Iterator[_Section]:
 
 
 def _path_to(path: Sequence[_Heading], heading: _Heading) -> list[_Heading]:
-    """Give the headings that are above what follows `heading`, itself the last."""
+    """Headings above the text below `heading`, which is the last of them."""
     return [*(above for above in path if above.level < heading.level), heading]
 
 
 def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ends of slices of at most `WINDOW_CHARS`, cut after a line or a space."""
+    """Yield start and end of slices of at most `WINDOW_CHARS`, cut after a line or a space."""
     while end - start > WINDOW_CHARS:
         ends = (text.rfind(mark, start, start + WINDOW_CHARS) + 1 for mark in ("\n\n", "\n", " "))
         cut = next((after for after in ends if after > start), start + WINDOW_CHARS)
@@ -154,7 +154,7 @@ def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _has_words(chunk: str, begin: int, headings: Iterable[_Heading]) -> bool:
-    """Tell whether a chunk has letters or digits outside its headings."""
+    """True if a chunk has letters or digits outside its headings."""
     kept, last = "", 0
     for heading in headings:
         if heading.start >= begin + len(chunk):
@@ -184,7 +184,7 @@ def _markdown_headings(text: str) -> list[_Heading]:
             title = _plain(parser.parseInline(content.content))
             found.append(_Heading(int(opening.tag[1:]), title, start, end))
         elif opening.type == "paragraph_open" and (row := _first_row(content.content)):
-            # The row stays in the text, and names nothing behind the table.
+            # The row stays in the text, and is no title of the text after the table.
             title = _plain(parser.parseInline(row))
             found.append(_Heading(TABLE_LEVEL, title, start, start))
             found.append(_Heading(TABLE_LEVEL, "", end - 1, end - 1))
@@ -192,7 +192,7 @@ def _markdown_headings(text: str) -> list[_Heading]:
 
 
 def _first_row(paragraph: str) -> str:
-    """Give the first row of a table, without its outer bars; nothing for any other paragraph."""
+    """First row of a table, without its outer bars; empty for any other paragraph."""
     row, _, rest = paragraph.partition("\n")
     rule = rest.partition("\n")[0]
     is_table = "|" in row and "-" in rule and not rule.strip("|:- \t")
@@ -201,13 +201,13 @@ def _first_row(paragraph: str) -> str:
 
 
 def _page_numbers(text: str) -> list[_Heading]:
-    """Give the number of each page as a heading that stands on the form feed before the page."""
+    """Numbers of pages as headings, each at the form feed before its page."""
     ends = [-1, *(found.start() for found in re.finditer("\f", text))]
     return [_Heading(PAGE_LEVEL, f"page {n}", end, end) for n, end in enumerate(ends, start=1)]
 
 
 def _plain(tokens: Iterable[Token]) -> str:
-    """Give the words of parsed inline Markdown in one line."""
+    """Plain text of parsed inline Markdown in one line."""
     words: list[str] = []
     for token in tokens:
         if token.children:

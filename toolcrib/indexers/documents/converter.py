@@ -1,10 +1,10 @@
-"""Converter: a process of its own that loads and splits documents, within limits.
+"""Converter: a separate process that loads and splits documents, within limits.
 
-Documents may be written by anyone, and their parsers are many: a page of blanks keeps one busy
-for minutes while it holds the interpreter, a PDF of a kilobyte unpacks to gigabytes. A process
-can be ended whatever it does, and what it took is given back.
+Documents are untrusted, and some parsers fail badly: a page of blanks blocks an interpreter for
+minutes, a PDF of a kilobyte unpacks to gigabytes. A process can always be killed, which frees its
+memory.
 
-Both ends speak in frames over pipes: the length in four bytes, then JSON or a document.
+Messages over the pipes are frames: the length in four bytes, then JSON or a document.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from toolcrib.indexers.documents.chunking import Part, split
 from toolcrib.indexers.documents.loading import DOCUMENTS_EXTRA, DOCUMENTS_FEATURE, load
 
 MAX_IDLE_PROCESSES = 1
-"""Processes that wait for the next document; several conversions start more."""
+"""Processes kept for the next document; simultaneous conversions start more."""
 
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}; "
@@ -41,7 +41,7 @@ _PROGRAM = (
 class ConversionLimits:
     """Limits of one conversion: time, memory of its process, characters of its text.
 
-    Memory is bounded by the system's means, which macOS and Windows lack.
+    The memory limit needs `RLIMIT_DATA`, and so has no effect on macOS and Windows.
     """
 
     timeout_s: float = 120.0
@@ -55,7 +55,7 @@ DEFAULT_CONVERSION_LIMITS = ConversionLimits()
 class Converters:
     """Processes that each convert one document at a time; for several threads.
 
-    They are started when they are needed, and end with `close`, or when this process does.
+    Processes are started when needed, and end with `close` or with this process.
     """
 
     def __init__(self, limits: ConversionLimits = DEFAULT_CONVERSION_LIMITS) -> None:
@@ -70,7 +70,7 @@ class Converters:
         self.close()
 
     def close(self) -> None:
-        """End the processes that wait for a document."""
+        """End the idle processes."""
         with self._lock:
             idle, self._idle = self._idle, []
         for each in idle:
@@ -84,7 +84,7 @@ class Converters:
         `timeout_s` replaces the time limit if it is lower.
 
         Raises:
-            SourceError: it cannot be read as what it is named, or exceeds a limit.
+            SourceError: the document is not of the kind that its name states, or exceeds a limit.
             MissingExtraError: the extra `docs` is not installed.
         """
         limits, name = self._limits, str(given["name"])
@@ -100,7 +100,7 @@ class Converters:
             ) from None
         except OSError:
             mib = limits.memory_bytes // 2**20
-            reason = f"its conversion broke off, maybe for want of memory ({mib:,} MiB); split it"
+            reason = f"its conversion died, perhaps out of memory ({mib:,} MiB); split it"
             raise SourceError(name, "", reason) from None
         finally:
             self._give_back(process, is_worn=answer["worn"])
@@ -130,35 +130,35 @@ class _Process:
     """Handle of one converting process."""
 
     def __init__(self, memory_bytes: int) -> None:
-        # With our path, so that it finds the same packages, and no file that lies around.
+        # With our module path, so that it finds the same packages, and not files in its folder.
         program = _PROGRAM.format(path=[each for each in sys.path if each], memory=memory_bytes)
         self._process = subprocess.Popen(  # noqa: S603 -- this interpreter, our program
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # Ctrl-C is for us, and we end it: POSIX by the first, Windows by the second.
+            # Ctrl-C must not reach the process, which we end: first for POSIX, then for Windows.
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether the process runs."""
+        """True if the process runs."""
         return self._process.poll() is None
 
     def ask(self, content: bytes, request: dict[str, Any], allowed_s: float) -> dict[str, Any]:
         """Send a document and return the answer.
 
         Raises:
-            TimeoutError: no answer in this time; the process is killed.
+            TimeoutError: no answer within `allowed_s`; the process is killed.
             OSError: the process ended.
         """
         sending, receiving = self._process.stdin, self._process.stdout
         assert sending is not None
         assert receiving is not None
         late = threading.Event()
-        # A pipe has no timeout on Windows; the death of its other end ends every wait.
+        # Pipes have no timeout on Windows; killing the process ends every wait.
         timer = threading.Timer(allowed_s, lambda: (late.set(), self._process.kill()))
         timer.start()
         try:
@@ -175,7 +175,7 @@ class _Process:
     def end(self) -> None:
         """Kill the process."""
         self._process.kill()
-        with suppress(OSError):  # a rest that nobody reads
+        with suppress(OSError):  # unsent data cannot be flushed
             self._process.__exit__(None, None, None)
 
 
@@ -191,7 +191,7 @@ def _receive(pipe: IO[bytes]) -> bytes:
 
 def _receive_bytes(pipe: IO[bytes], size: int) -> bytes:
     if len(found := pipe.read(size)) < size:
-        raise ConnectionError("the other process is gone")
+        raise ConnectionError("the other process has ended")
     return found
 
 
@@ -199,14 +199,14 @@ def _receive_bytes(pipe: IO[bytes], size: int) -> bytes:
 
 
 def serve(memory_bytes: int) -> None:
-    """Convert what comes over the standard input, until its other end is closed."""
+    """Convert documents from standard input, until it is closed."""
     with suppress(ImportError, ValueError, OSError):  # macOS lets nobody set the second limit
         import resource  # which Windows lacks
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     receiving, sending = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # What a parser prints is no answer.
+    # Prints of a parser must not mix with our answers.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with suppress(OSError):
         while True:
@@ -219,7 +219,7 @@ def serve(memory_bytes: int) -> None:
 
 
 def _end_after(seconds: float) -> None:
-    """End this process then, whatever it does: its requester may be gone. 0 takes that back."""
+    """Kill this process after some seconds, as its requester may have died; 0 cancels that."""
     if sys.platform != "win32":  # by no thread, whose stack would count as memory
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -231,7 +231,7 @@ def _end_after(seconds: float) -> None:
 
 def _answer(content: bytes, request: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
     try:
-        # What parsers leave behind the next document could not have.
+        # Memory that parsers did not free is missing for the next document.
         return {**_convert(content, **request), "worn": _held_bytes() > memory_bytes // 2}
     except MemoryError:
         reason = f"takes more than {memory_bytes // 2**20:,} MiB of memory; split it"
@@ -259,7 +259,7 @@ def _convert(
 
 
 def _held_bytes() -> int:
-    """Bytes that count against the memory limit; 0 where there is no such limit."""
+    """Bytes that count against the memory limit; 0 without a limit."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
     return 0

@@ -1,9 +1,9 @@
-"""Loading: the bytes of a document become text or Markdown, by the kind that its name tells.
+"""Loading: converts the bytes of a document to text or Markdown, by the kind that its name states.
 
-Conversions take a whole document. They raise ValueError with the reason for a document that cannot
-be read, and MissingExtraError without the extra `docs`. docutils reports each unknown directive and
-role as an error and drops its text; Sphinx and its extensions have hundreds. So every name is known
-here: an unknown directive is its arguments and its body, an unknown role its text.
+Conversions take a whole document. They raise ValueError with the reason if a document cannot be
+read, and MissingExtraError without the extra `docs`. docutils reports unknown directives and roles
+as errors and drops their text; Sphinx and its extensions have hundreds. Here every name is known:
+an unknown directive becomes its arguments and body, an unknown role its text.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _KIND_OF_TYPE: dict[str, Kind] = {
 }
 
 _BYTE_ORDER_MARKS = (
-    # The longer mark first: that of UTF-16 begins it.
+    # The longer mark first: it starts with the mark of UTF-16.
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -80,13 +80,13 @@ _LEGACY_ENCODINGS = [
     *("cp1252", "cp1251", "cp1250", "cp1253", "koi8_r"),
     *("cp932", "gb18030", "euc_kr", "euc_jp", "big5"),
 ]
-"""Encodings to guess from for files that are not Unicode; among all encodings guesses fail."""
+"""Candidate encodings of files that are not Unicode; among all encodings, guesses fail."""
 
 _ISO_2022_ESCAPE = b"\x1b$"
 """Escape to two-byte characters in ISO 2022."""
 
 MIN_GUESS_BYTES = 16
-"""Bytes beyond ASCII below which the most frequent encoding is the best guess."""
+"""With fewer bytes beyond ASCII, the most frequent encoding is the best guess."""
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
@@ -105,29 +105,29 @@ class Document:
 
 
 def kind_of_name(name: str) -> Kind | None:
-    """Give the kind of a file or URL path by its ending, None for one that is not known."""
+    """Kind of a file or URL path by its suffix; None for an unknown suffix."""
     return _KIND_OF_SUFFIX.get(PurePosixPath(name).suffix.lower())
 
 
 def kind_of_type(content_type: str, path: str) -> Kind | None:
-    """Give the kind of what a server calls `content_type`; where that says little, by `path`."""
+    """Kind of a document by `content_type`, or by `path` if the content type is generic."""
     plain: Kind | None = "text" if content_type.startswith("text/") else None
     return _KIND_OF_TYPE.get(content_type) or kind_of_name(path) or plain
 
 
 def is_binary(content: bytes) -> bool:
-    """Tell whether the content is binary: NUL bytes, and no byte order mark that explains them."""
+    """True if the content is binary: it has NUL bytes, and no byte order mark."""
     return b"\0" in content and not content.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS))
 
 
 def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> Document:
-    r"""Make text of a document; its lines end in `\n`, and it holds no NUL and no half character.
+    r"""Convert a document to text with `\n` as line end, without NUL and lone surrogates.
 
-    `name` is the file's or the URL's path; `charset` what a server says that it is written in.
+    `name` is the path of the file or URL; `charset` the encoding that a server states.
 
     Raises:
         MissingExtraError: the extra `docs` is not installed.
-        SourceError: it cannot be read as what it is named; its source is `name`.
+        SourceError: the document is not of this kind; the error's source is `name`.
     """
     path = PurePosixPath(name)
     try:
@@ -142,7 +142,7 @@ def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> D
 
 
 def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[str, str]:
-    """Give Markdown or text, and the title that a document has beside its headings."""
+    """Markdown or text, and the title of a document outside its headings."""
     if kind in {"pdf", "docx"}:
         return (_pdf_to_text if kind == "pdf" else _docx_to_markdown)(content), ""
     if kind == "html" and not charset:
@@ -168,8 +168,8 @@ def _decode(content: bytes, declared: str | None) -> str:
     for mark, encoding in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
             return _in_lines(content.decode(encoding, errors="replace"))
-    # What is valid UTF-8 is UTF-8, also where a server or a page says something else. Japanese in
-    # seven bits is valid too, and its escapes tell it.
+    # Valid UTF-8 is UTF-8, even if a server or a page states another encoding. 7-bit Japanese is
+    # valid UTF-8 too, and is recognised by its escapes.
     first = ["iso2022_jp_2"] if _ISO_2022_ESCAPE in content else []
     for encoding in (*first, "utf-8", declared or "utf-8"):
         try:
@@ -180,10 +180,10 @@ def _decode(content: bytes, declared: str | None) -> str:
 
 
 def _guess(content: bytes) -> str:
-    """Decode what is in no encoding that anyone named."""
+    """Decode content without a stated encoding."""
     patched = content.decode(errors="replace")
     if len(_NON_ASCII.findall(patched)) > patched.count("\ufffd"):
-        return patched  # UTF-8 that was damaged somewhere
+        return patched  # slightly damaged UTF-8
     western = content.decode("cp1252", errors="replace")
     if len(content.translate(None, bytes(range(128)))) < MIN_GUESS_BYTES:
         return western
@@ -196,7 +196,7 @@ def _guess(content: bytes) -> str:
 
 
 def _front_matter(text: str) -> tuple[str, str]:
-    """Give Markdown without its front matter, and the title that was in it."""
+    """Markdown without its front matter, and the title in the front matter."""
     block = _FRONT_MATTER.match(text)
     try:
         data = parse_yaml(block[1]) if block else None
@@ -209,13 +209,13 @@ def _front_matter(text: str) -> tuple[str, str]:
 
 
 def _notebook(text: str) -> str:
-    """Give the Markdown cells of a notebook as they are, and its code between fences."""
+    """Markdown of a notebook: Markdown cells unchanged, code between fences."""
     try:
         data = from_json(text)
     except ValueError as error:
         raise ValueError(f"not a notebook: not valid JSON: {error}") from None
     if not is_list(cells := _value_at(data, "cells")):
-        raise ValueError("not a notebook of format 4: it has no cells; save it with Jupyter anew")
+        raise ValueError("not a notebook of format 4: it has no cells; save it again with Jupyter")
     language = _value_at(data, "metadata", "language_info", "name") or ""
     texts: list[str] = []
     for cell in cells:
@@ -238,25 +238,25 @@ def _value_at(data: Any, *keys: str) -> Any:
 # -- conversions -----------------------------------------------------------------------------------
 
 MAX_UNPACKED_BYTES = 64 * 2**20
-"""Most bytes of the texts of a DOCX once unpacked; a small file can ask for any amount."""
+"""Most unpacked bytes of the texts of a DOCX; a small file may unpack to any size."""
 
 _LOGGERS = ("pdfminer", "bs4", "mammoth")
 
 _SKIPPED_ELEMENTS = ("script", "style", "template", "noscript", "nav", "footer")
-"""Elements beside the page's subject."""
+"""Elements outside the page's content."""
 
 _IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
 
 
 def _import_docs(module: str) -> Any:
-    """Import a module of the extra `docs`; raises MissingExtraError where it is not installed."""
+    """Import a module of the extra `docs`; raises MissingExtraError without the extra."""
     return import_extra(module, DOCUMENTS_FEATURE, DOCUMENTS_EXTRA)
 
 
 def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[str, str]:
-    """Give the Markdown of a page's main part, and the page's title.
+    """Markdown of a page's main part, and the page's title.
 
-    `first_row_is_head` holds for tables in which no row is marked as the head.
+    `first_row_is_head` applies to tables without a marked head row.
     """
     with _converting("HTML"):
         library = _import_docs("bs4")
@@ -264,7 +264,7 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
         title = soup.title.get_text() if soup.title else ""
         mains = soup.find_all("main")
         body = mains[0] if len(mains) == 1 else soup.body or soup
-        # A link that shows nothing leads from a heading to itself.
+        # A link without text is a heading's anchor to itself.
         links: list[Any] = [
             link
             for link in body.select(_IN_HEADING)
@@ -281,9 +281,9 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
 
 
 def _markdown(element: Any, *, first_row_is_head: bool) -> str:
-    """Give the Markdown of parsed HTML; nested too deep for that, its words."""
+    """Markdown of parsed HTML; plain text if it is nested too deeply."""
     library = _import_docs("markdownify")
-    # `get_user` is to be found and quoted as `get_user`.
+    # No escapes: `get_user` must be found and quoted as `get_user`.
     as_written = {"escape_asterisks": False, "escape_underscores": False}
     converter = _markdown_converter(library.MarkdownConverter)(
         heading_style=library.ATX, table_infer_header=first_row_is_head, **as_written
@@ -295,7 +295,7 @@ def _markdown(element: Any, *, first_row_is_head: bool) -> str:
 
 
 def _markdown_converter(base: Any) -> Any:
-    """A converter whose links lead to the web, and whose pictures are their names."""
+    """Converter class that keeps links to the web, and replaces pictures by their names."""
 
     class Converter(base):
         def convert_a(self, el: Any, text: str, parent_tags: AbstractSet[str]) -> str:
@@ -322,10 +322,10 @@ def _markdown_converter(base: Any) -> Any:
 
 
 def _rst_to_markdown(text: str) -> tuple[str, str]:
-    """Give the Markdown of reStructuredText, and no title: it is in the text.
+    """Markdown of reStructuredText, and no title, as the text has it.
 
-    Nothing is read but the text itself. What only Sphinx knows keeps its words: of a directive
-    its arguments and what is below it, of a role the text it is given.
+    No other file is read. Directives and roles of Sphinx keep their text: a directive its arguments
+    and body, a role its text.
     """
     core = _import_docs("docutils.core")
     with _converting("reStructuredText"):
@@ -337,15 +337,15 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
 
 
 def _docx_to_markdown(content: bytes) -> str:
-    """Give the Markdown of a Word document; its headings are those of Word's own styles."""
+    """Markdown of a Word document; headings are those of Word's own styles."""
     with _converting("DOCX"):
         mammoth = _import_docs("mammoth")
         html = mammoth.convert_to_html(
             _with_equations(content),
-            # Pictures are no text; what stands for them is.
+            # Pictures are dropped, and their alternative texts kept.
             convert_image=mammoth.images.img_element(_without_picture),
         ).value
-        # Word marks a head only where it is to be printed on each page.
+        # Word marks a head row only if it is repeated on each page.
         return _html_to_markdown(html, first_row_is_head=True)[0]
 
 
@@ -354,7 +354,7 @@ def _without_picture(_image: object) -> dict[str, str]:
 
 
 def _with_equations(content: bytes) -> BytesIO:
-    """Give a Word document with nothing but its texts, and with LaTeX in the place of equations."""
+    """Word document with only its texts, and LaTeX in place of equations."""
     made = BytesIO()
     with zipfile.ZipFile(BytesIO(content)) as packed, zipfile.ZipFile(made, "w") as plain:
         texts = [e for e in packed.infolist() if e.filename.endswith((".xml", ".rels"))]
@@ -373,13 +373,13 @@ _TO_MEND = re.compile(rb"oMath>|dstrike|<w:style |<w:style>")
 
 
 def _mend(part: bytes) -> bytes:
-    """Give a part of a Word document as mammoth understands it."""
+    """Part of a Word document, changed so that mammoth can read it."""
     root = ET.fromstring(part)  # noqa: S314 -- expat expands no entity without bounds
     for element in list(root.iter()):
         if element.tag == f"{_WORD}dstrike":
             element.tag = f"{_WORD}strike"
         elif element.tag == f"{_WORD}style":
-            # Styles that lack either are allowed, and would end the conversion.
+            # Styles may lack these attributes, which mammoth requires.
             for name, default in (("type", "paragraph"), ("styleId", "")):
                 element.attrib.setdefault(f"{_WORD}{name}", default)
         elif element.tag == f"{_OFFICE_MATH}oMath":
@@ -416,11 +416,11 @@ _DEFAULT_SIGNS = {
     "nary": {"chr": "∫"},
     "acc": {"chr": "\u0302"},
 }
-"""Signs of elements of an equation that name no sign."""
+"""Symbols of elements of an equation that state none."""
 
 
 def _latex(element: ET.Element) -> str:
-    """Give an equation of Office as LaTeX, with its signs as they are."""
+    """LaTeX of an Office equation, with its symbols unchanged."""
     kind = element.tag.removeprefix(_OFFICE_MATH)
     if kind == "t":
         return element.text or ""
@@ -439,15 +439,15 @@ def _latex(element: ET.Element) -> str:
 
 
 def _pdf_to_text(content: bytes) -> str:
-    """Give the text of a PDF, a form feed after each page; a scanned one has no words."""
+    """Text of a PDF, with a form feed after each page; empty for a scanned PDF."""
     with _converting("PDF"):
-        # markitdown takes the prose of many PDFs for tables, and runs the words together.
+        # Not markitdown, which mistakes the prose of many PDFs for tables and joins words.
         return _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
 
 
 @contextmanager
 def _converting(what: str) -> Generator[None]:
-    """Keep the libraries off the screen, and make one error of all that they fail with."""
+    """Silence the libraries, and turn all their errors into ValueError."""
     try:
         with quiet_loggers(*_LOGGERS), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -455,8 +455,7 @@ def _converting(what: str) -> Generator[None]:
     except (MissingExtraError, MemoryError):
         raise
     except Exception as error:
-        # Parsers of what anyone may have written fail with anything, and the next file is to
-        # be read all the same.
+        # Parsers of untrusted files may raise any error, and the next file must still be read.
         said = re.sub(r"\s+", " ", str(error)).strip()
         kind = type(error).__name__
         raise ValueError(f"cannot be read as {what}: {kind}{': ' if said else ''}{said}") from error
@@ -465,7 +464,7 @@ def _converting(what: str) -> Generator[None]:
 # -- reStructuredText ------------------------------------------------------------------------------
 
 _SETTINGS: dict[str, Any] = {
-    # Nothing but the text that was given is read, nothing is printed.
+    # Read no other file, and print nothing.
     "_disable_config": True,
     "file_insertion_enabled": False,
     "raw_enabled": False,
@@ -473,7 +472,7 @@ _SETTINGS: dict[str, Any] = {
     "report_level": 5,
     "halt_level": 6,
     "traceback": True,
-    # A first section that is alone would become a subtitle, and be no heading.
+    # A lone first section would become a subtitle instead of a heading.
     "doctitle_xform": False,
     "initial_header_level": 1,
     "embed_stylesheet": False,
@@ -484,17 +483,17 @@ _SETTINGS: dict[str, Any] = {
 }
 
 MIN_DROPPED_LEVEL = 3
-"""Lowest level of a message at which docutils drops the text that the message is about."""
+"""Least level of a message for which docutils drops the affected text."""
 
 _SILENT = frozenset({"toctree", "index", "highlight", "currentmodule", "default-domain"})
-"""Directives of Sphinx whose words are names of files and switches, not text."""
+"""Directives of Sphinx that contain file names and options, not text."""
 
 _docutils_lock = Lock()
-"""docutils has one table of directives for the whole process."""
+"""Lock of docutils' directives, one table for the whole process."""
 
 
 def _keep_words(tree: Any) -> None:
-    """Put text in the place of what would be left out, or would read files, when written."""
+    """Replace nodes that the writer would drop, or read files for, by their text."""
     nodes = _import_docs("docutils.nodes")
     for message in list(tree.findall(nodes.system_message)):
         quoted = [child for child in message.children if isinstance(child, nodes.literal_block)]
@@ -502,14 +501,14 @@ def _keep_words(tree: Any) -> None:
             message.parent.replace(message, quoted)
     for broken in list(tree.findall(nodes.problematic)):
         broken.parent.replace(broken, nodes.Text(broken.astext()))
-    # An image may ask to be embedded, and its file is read then whatever the settings say.
+    # The file of an embedded image would be read despite the settings.
     for image in list(tree.findall(nodes.image)):
         image.parent.replace(image, nodes.Text(image.get("alt", "")))
 
 
 @contextmanager
 def _any_directive_known() -> Generator[None]:
-    """Let docutils find a directive and a role by every name, and every option of a directive."""
+    """Let docutils accept every directive, every role, and every option of a directive."""
     rst = _import_docs("docutils.parsers.rst")
     directives, roles = rst.directives, rst.roles
     find_directive, find_role = directives.directive, roles.role
@@ -531,7 +530,7 @@ def _any_directive_known() -> Generator[None]:
 
 
 class _AnyOption(dict[str, Callable[[str | None], Any]]):
-    """Options of a directive: those that it has, and any other as it is written."""
+    """Options of a directive: known options, and all other options as text."""
 
     def __bool__(self) -> bool:
         return True
@@ -561,7 +560,7 @@ def _any_directive() -> Any:
 
 
 def _any_role(_name: str, _raw: str, text: str, *_where: Any, **_more: Any) -> Any:
-    """Give the words of a role: the title of `title <target>`, the name of `~name`."""
+    """Text of a role: the title of `title <target>`, the name of `~name`."""
     nodes = _import_docs("docutils.nodes")
     plain = nodes.unescape(text)
     title, opening, target = plain.rpartition("<")

@@ -1,4 +1,4 @@
-"""Sources of documents: a file, a folder or a web address becomes passages."""
+"""Sources of documents: reads passages of files, folders and URLs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BINARY_KINDS: frozenset[Kind] = frozenset({"pdf", "docx"})
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A document as it came from `source`: `path` tells its title, `document` its identity."""
+    """Unconverted document of `source`; `path` gives its title, `document` its identity."""
 
     source: str
     document: str
@@ -60,9 +60,9 @@ class RawDocument:
         max_tokens: int,
         timeout_s: float | None = None,
     ) -> Iterator[Passage | Refusal]:
-        """Yield its passages of at most `max_tokens`, or why there are none.
+        """Yield the passages, of at most `max_tokens`, or a refusal.
 
-        `timeout_s` is what its conversion may take where that is less than the converters' limit.
+        `timeout_s` replaces the converters' time limit if it is lower.
         """
         given = {"name": self.path, "kind": self.kind, "charset": self.charset}
         try:
@@ -85,17 +85,17 @@ def passages(
     max_tokens: int,
     limits: ConversionLimits = DEFAULT_CONVERSION_LIMITS,
 ) -> Iterator[PassageEntry]:
-    """Yield the passages of files, folders and URLs, each with where it came from.
+    """Yield the passages of files, folders and URLs, each with its source.
 
-    In a folder, what is hidden, binary or of no known kind is passed over, and so are
-    `node_modules` and empty source files; what is named by itself is read or refused. A
-    passage's document is the file's path as it was named, or the URL. What cannot be read,
-    exceeds the `limits`, or holds no text, is yielded as a refusal, and never keeps the others
-    from being read. No passage holds more than about `max_tokens` tokens.
+    In a folder, hidden and binary files, files of unknown kinds, `node_modules` and empty source
+    files are skipped; a file that is named itself is read or refused. A passage's document is the
+    path of the file as named, or the URL. A document that cannot be read, exceeds the `limits`, or
+    has no text, is yielded as a refusal, and the other documents are still read. No passage has
+    more than about `max_tokens` tokens.
 
     Raises:
-        MissingExtraError: the extra `docs` is not installed. Where only the library for one
-            kind of document is missing, documents of this kind are refused.
+        MissingExtraError: the extra `docs` is not installed. If only the library for one kind of
+            document is missing, documents of this kind are refused.
         ValueError: `max_tokens` is less than 1.
     """
     require_docs()
@@ -132,7 +132,7 @@ def _read_source(name: str) -> Iterator[RawDocument | Refusal]:
 
 
 def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
-    """Yield every document below a folder, sorted; links may not lead out of it."""
+    """Yield all documents below a folder, sorted; links out of the folder are refused."""
     inside = os.path.realpath(folder)
     empty = True
     unreadable: list[OSError] = []
@@ -150,11 +150,11 @@ def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
 def _paths_below(
     folder: Path, inside: str, on_error: Callable[[OSError], object]
 ) -> Iterator[Path]:
-    """Yield files of a known kind below a folder, and links to folders that lead out of it."""
+    """Yield files of known kinds below a folder, and links to folders outside it."""
     others: Counter[str] = Counter()
     for parent, folders, files in os.walk(folder, onerror=on_error):
         folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "node_modules")
-        # Links to folders are not followed: what they lead to inside is met where it stands.
+        # Links to folders are not followed: a target inside is found at its own path.
         for path in (Path(parent, name) for name in folders):
             if path.is_symlink() and _leads_out(path, inside):
                 yield path
@@ -175,7 +175,7 @@ def _leads_out(path: Path, inside: str) -> bool:
 
 
 def _is_skipped(found: RawDocument | Refusal) -> bool:
-    """Tell whether to skip a file of a folder: binary content, or an empty source file."""
+    """True for a file of a folder that is skipped: binary content, or an empty source file."""
     if isinstance(found, Refusal) or found.kind in BINARY_KINDS:
         return False
     return is_binary(found.content) or (found.kind == "source" and not found.content.strip())
@@ -184,7 +184,7 @@ def _is_skipped(found: RawDocument | Refusal) -> bool:
 def _read_file(path: Path) -> RawDocument | Refusal:
     kind = kind_of_name(path.name)
     try:
-        # Reading a pipe or a device would wait for ever, or never end.
+        # Reading a pipe or a device might never end.
         if not os.path.isfile(path):  # noqa: PTH113
             there = os.path.lexists(path)
             return _refusal(path, "not a file" if there else "there is no such file or folder")
@@ -205,14 +205,14 @@ def _refusal(path: str | Path, reason: str) -> Refusal:
 
 
 def _printable_path(path: str | Path) -> str:
-    """Give a file's name as one that can be written down: its bytes may be no text at all."""
+    """Printable name of a file, whose bytes may be no text."""
     return os.fsencode(path).decode(errors="replace")
 
 
 # -- web addresses ---------------------------------------------------------------------------------
 
 PAGE_TIMEOUT_S = 20
-"""Timeout of connecting, of each read, and of the content as a whole."""
+"""Timeout of connecting, of each read, and of the whole content."""
 
 MAX_FETCHED_BYTES = 20_000_000
 
@@ -232,9 +232,9 @@ _ADVICE_BY_STATUS = {
 
 def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     """Fetch the document of a URL without its fragment, following redirects."""
-    # A fragment is a place in a page: two of them would be the same document twice.
+    # Without the fragment, a place in the page: two fragments would be one document twice.
     url = url.partition("#")[0]
-    # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
+    # People write spaces and letters beyond ASCII unquoted; all other characters stay.
     written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
     try:
         asked = request.Request(written, headers=_HEADERS)  # noqa: S310 -- the opener speaks HTTP
@@ -242,7 +242,7 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
             answer = cast("HTTPResponse", opened)
             content = _read(answer, clock or SystemClock())
             headers = answer.headers
-            # Redirects may have ended at another address, which tells more of its kind.
+            # After redirects, the final address may tell the kind.
             path = unquote(urlsplit(answer.url).path)
     except (OSError, HTTPException, ValueError) as error:
         return Refusal(url, "", _reason(error))
@@ -255,7 +255,7 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
 
 
 def _web() -> request.OpenerDirector:
-    """Give an opener without the handlers for files and FTP that a redirect could reach."""
+    """Opener without the handlers for files and FTP, which a redirect could reach."""
     opener = request.OpenerDirector()
     for handler in (
         *(request.ProxyHandler, request.HTTPHandler, request.HTTPSHandler),
@@ -278,7 +278,7 @@ def _read(answer: HTTPResponse, clock: Clock) -> bytes:
             )
         if clock() > until:
             raise TimeoutError
-    # Reading piece by piece, a connection that broke looks like one that ended.
+    # Reads in pieces do not raise if the connection breaks, so the length is compared.
     promised = answer.headers.get("Content-Length", "")
     if promised.isdecimal() and len(content) < int(promised):
         raise ValueError(f"broke off after {len(content):,} of {int(promised):,} bytes; try again")
@@ -286,7 +286,7 @@ def _read(answer: HTTPResponse, clock: Clock) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Say what went wrong and what to do, in a line."""
+    """Cause and remedy of an error in one line."""
     if isinstance(error, HTTPError):
         error.close()
         advice = _ADVICE_BY_STATUS.get(

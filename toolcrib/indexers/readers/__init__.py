@@ -1,1 +1,1 @@
-"""Readers: one file a source of tools, and their registry."""
+"""Readers: one module for each format of tools, and their registry."""

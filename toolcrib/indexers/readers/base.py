@@ -24,12 +24,12 @@ from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import is_object, object_of
 
 MAX_SOURCE_BYTES = 32 * 2**20
-"""Larger documents are refused unread; JSON Lines have no limit but this one for each line."""
+"""Larger documents are refused unread; in JSON Lines the limit is for each line."""
 
 MAX_BLANK_LINES = 100_000
 MAX_WASTED_BYTES = 8 * MAX_SOURCE_BYTES
-"""Blank lines in a row, and bytes of blank and overlong lines: a packed file of three megabytes
-may hold three gigabytes of either."""
+"""Most blank lines in a row, and most bytes of blank and overlong lines: a compressed file of 3 MB
+may have 3 GB of either."""
 
 SAMPLE_LINES = 20
 """Lines of JSON Lines that are read to recognise the format."""
@@ -37,33 +37,33 @@ SAMPLE_LINES = 20
 LINE_SUFFIXES = frozenset({".jsonl", ".ndjson"})
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 DATA_SUFFIXES = LINE_SUFFIXES | YAML_SUFFIXES | {".json", ".gz"}
-"""The endings of files that may hold tools; in a folder, others are passed over."""
+"""Suffixes of files that may have tools; in a folder, other files are skipped."""
 
 Reading: TypeAlias = Iterator[ToolSpec | Refusal]
-"""Specifications that a reader yields, and between them the refused entries."""
+"""Specifications and refused entries in the order of the source."""
 
 
 class Reader(Protocol):
-    """Reads one format; stateless, one instance is shared."""
+    """Reads one format; stateless, so that one instance is shared."""
 
     format: ClassVar[str]
-    """The name that `--format` takes."""
+    """Name of the format for `--format`."""
 
     reaches_out: ClassVar[bool]
-    """Tells whether reading imports code, connects, starts a command or opens other files."""
+    """True if reading imports code, connects, starts a command or opens other files."""
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the content is of this format; never raises for another format.
+        """True if the content has this format; never raises for another format.
 
-        Looks at `source.sample`, which is None for content that cannot be parsed.
+        Checks `source.sample`, which is None for content that cannot be parsed.
         """
         ...
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every tool, and a refusal for each that is wrong; `server` overrides its server.
+        """Yield every tool, or a refusal for a wrong tool; `server` overrides the tools' servers.
 
         Raises:
-            SourceError: the source as a whole cannot be read (on), or is of another format.
+            SourceError: the source as a whole cannot be read (on), or has another format.
             MissingExtraError: an extra that the format needs is not installed.
         """
         ...
@@ -84,12 +84,12 @@ JSON_KINDS: dict[type, str] = {
 
 
 def kind_of(value: object) -> str:
-    """Name what a value is, in the words of JSON: "a list", "text", "null"."""
+    """Name of a value's type in JSON: "a list", "text", "null"."""
     return JSON_KINDS.get(type(value)) or f"a Python {type(value).__name__}"
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Tell whether a parsed value is a JSON array."""
+    """True if a parsed value is a JSON array."""
     return isinstance(value, list)
 
 
@@ -98,10 +98,10 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 @dataclass(frozen=True)
 class Source:
-    """One thing to read: a file, or a name that only some readers understand.
+    """Source to read: a file, or a name that only some readers understand.
 
-    `name` is what the user typed; `path` is set when it names an existing file.
-    A gzip-compressed file is read as what it holds.
+    `name` is the user's text; `path` is set if it names an existing file. A gzip-compressed file
+    is decompressed.
     """
 
     name: str
@@ -110,19 +110,19 @@ class Source:
     @classmethod
     def by_name(cls, name: str) -> Source:
         """Return the source of a name, with its path if that is a file."""
-        # Unlike pathlib, this says no to names that no file can have, instead of raising.
+        # Not pathlib, which raises for names that no file can have.
         return cls(name, Path(name) if os.path.isfile(name) else None)  # noqa: PTH113
 
     @classmethod
     def of_document(cls, name: str, data: Any) -> Source:
-        """Give a source of what was parsed already: one document, and no file."""
+        """Source of a parsed document, without a file."""
         source = cls(name)
         source.__dict__.update(data=data, is_lines=False)
         return source
 
     @property
     def stem(self) -> str:
-        """The file name without its suffix (`.json`, `.jsonl.gz`): the server, unless stated."""
+        """The file name without its suffix (`.json`, `.jsonl.gz`); the default server."""
         return Path(self._path_without_gz.name.lstrip(".")).stem
 
     @cached_property
@@ -130,7 +130,7 @@ class Source:
         """The whole file as text.
 
         Raises:
-            SourceError: it is missing, empty, larger than `MAX_SOURCE_BYTES` or not UTF-8.
+            SourceError: the file is missing, empty, larger than `MAX_SOURCE_BYTES` or not UTF-8.
         """
         with self._open() as file:
             content = file.read(MAX_SOURCE_BYTES + 1)
@@ -151,10 +151,10 @@ class Source:
 
     @cached_property
     def data(self) -> Any:
-        """The file parsed as JSON, YAML or TOML, by its ending and its first character.
+        """The file parsed as JSON, YAML or TOML, by its suffix and its first character.
 
         Raises:
-            SourceError: it is none of them; the reason has line and column.
+            SourceError: the file cannot be parsed; the reason has line and column.
         """
         braced = self.text.lstrip()[0] in "[{"
         is_yaml = self.suffix in YAML_SUFFIXES
@@ -162,7 +162,7 @@ class Source:
             if self.suffix == ".toml":
                 return parse_toml(self.text)
             if braced and is_yaml:
-                # JSON is YAML, and forty times faster to read as JSON.
+                # JSON is also YAML, but parses forty times faster as JSON.
                 with suppress(ValueError):
                     return parse_json(self.text)
             is_json = not is_yaml and (braced or self.suffix == ".json")
@@ -174,7 +174,7 @@ class Source:
     def sample(self) -> Any:
         """Sample for `recognises`: `data`, or the first objects of JSON Lines as a list.
 
-        None when nothing can be parsed; reading `data` then raises the reason.
+        None if nothing can be parsed; reading `data` then raises the reason.
         """
         try:
             return list(self._first_objects()) if self.is_lines else self.data
@@ -183,12 +183,12 @@ class Source:
 
     @cached_property
     def is_lines(self) -> bool:
-        """Tell whether this is JSON Lines, by its ending or by objects in the first two lines."""
+        """True for JSON Lines, by the suffix or by objects in the first two lines."""
         if self.path is None or self.suffix in YAML_SUFFIXES:
             return False
         first, second = ([line for _, line in islice(self.lines(), 2)] + [b"", b""])[:2]
         if self.suffix in LINE_SUFFIXES:
-            # Unless it is a document that was only given the wrong ending.
+            # Unless it is a single document with a wrong suffix.
             return not (first.startswith(b"[") or first == b"{")
         return _is_object(first) and _is_object(second)
 
@@ -198,8 +198,8 @@ class Source:
         A line longer than `MAX_SOURCE_BYTES` is cut to one byte more than that.
 
         Raises:
-            SourceError: the file cannot be read (on), or much of it says nothing: many blank
-                lines in a row, or blank or too long ones of more than `MAX_WASTED_BYTES` in all.
+            SourceError: the file cannot be read (on), or has too many blank lines in a row, or
+                blank and overlong lines of more than `MAX_WASTED_BYTES` in all.
         """
         with self._open() as file:
             number = blank = wasted = 0
@@ -229,7 +229,7 @@ class Source:
         return SourceError(self.name, place, reason)
 
     def refusal(self, reason: str, place: str = "") -> Refusal:
-        """Make a `Refusal` of something in this source, to yield."""
+        """Make a `Refusal` of a part of this source, to yield."""
         return Refusal(self.name, place, reason)
 
     @property
@@ -239,7 +239,7 @@ class Source:
 
     @property
     def suffix(self) -> str:
-        """The ending of the file's name in small letters, without `.gz`."""
+        """Suffix of the file's name in lower case, without `.gz`."""
         return self._path_without_gz.suffix.lower()
 
     @contextmanager
@@ -261,18 +261,18 @@ class Source:
         try:
             for _, line in islice(self.lines(), SAMPLE_LINES):
                 if len(line) > MAX_SOURCE_BYTES:
-                    # The line may have any length; the lines before it must do.
+                    # The line may be of any length; the earlier lines must suffice.
                     return
                 yield from _object_in(line)
                 came = True
         except SourceError:
-            # Reading raises the same error, behind the good lines.
+            # Reading raises the same error, after the good lines.
             if not came:
                 raise
 
 
 def _object_in(line: bytes) -> list[dict[str, Any]]:
-    """Give the object that a line is, if it is one."""
+    """Object of a line, if the line is an object."""
     try:
         value = parse_json(decode(line))
     except ValueError:
@@ -303,16 +303,16 @@ DIALECTS: dict[Dialect, str] = {
 
 SHARED_FIELDS = frozenset({"name", "description", "input_schema"})
 OWN_FIELDS = frozenset(ToolSpec.model_fields) - SHARED_FIELDS
-"""Fields that only a ToolSpec has; the shared ones are an Anthropic definition as well."""
+"""Fields that only a ToolSpec has; an Anthropic definition has the shared fields too."""
 
 COMMON_FIELDS = frozenset({"id", "version", "category", "enabled", "requires", "provides"})
 """Fields of ours that objects of any kind have, such as packages."""
 
 AMBIGUOUS_FIELDS = frozenset({"tags", "annotations", "skill"})
-"""Fields of ours that show a ToolSpec where every other key is ours too."""
+"""Fields of ours that identify a ToolSpec only if all other keys are ours too."""
 
 NESTING_KEYS = ("function", "custom", "toolSpec", "functionDeclaration")
-"""Keys under which OpenAI (two), Bedrock and Gemini put one definition."""
+"""Keys under which OpenAI (two keys), Bedrock and Gemini nest a definition."""
 
 SCHEMA_WORDS = frozenset({"type", "properties", "$ref", "anyOf", "oneOf", "allOf", "$schema"})
 
@@ -323,7 +323,7 @@ FLAT_KEYS = frozenset(
 """Keys of a function or custom tool without a schema."""
 
 PROVIDER_TYPES = frozenset({"mcp", "web_search", "file_search", "code_interpreter", "local_shell"})
-"""Types of tools that a provider runs; others end in a date."""
+"""Types of tools that a provider runs; other such types end in a date."""
 
 OTHER_FILES = {
     "lockfileVersion": "a lock file",
@@ -336,17 +336,17 @@ OTHER_FILES = {
     "discoveryVersion": "a discovery document",
     "mcpServers": "a list of MCP servers",
 }
-"""Other kinds of files whose objects may have a name, by a key of each."""
+"""Other kinds of files whose objects may have a name, by a typical key."""
 
 
 def other_kind(data: object) -> str:
-    """Say which other known kind of file this is, and by which key; empty for an unknown one."""
+    """Other known kind of a file, with the key that shows it; empty for an unknown kind."""
     found = (key for key in OTHER_FILES if key in object_of(data))
     return next((f"{OTHER_FILES[key]} (it has {key!r})" for key in found), "")
 
 
 def dialect_of(tool: dict[str, Any]) -> Dialect | None:
-    """Name the dialect of a tool object; None for an object of no dialect."""
+    """Dialect of a tool object; None for an object of no dialect."""
     if "inputSchema" in tool:
         return "mcp"
     has_schema = "parameters" in tool or langchain_schema(tool) is not None
@@ -362,12 +362,12 @@ def dialect_of(tool: dict[str, Any]) -> Dialect | None:
 
 
 def nested_definition(tool: dict[str, Any]) -> dict[str, Any] | None:
-    """Definition that a tool object holds under one of `NESTING_KEYS`."""
+    """Definition under one of `NESTING_KEYS` of a tool object."""
     return next((each for key in NESTING_KEYS if is_object(each := tool.get(key))), None)
 
 
 def langchain_schema(tool: dict[str, Any]) -> dict[str, Any] | None:
-    """Input schema of a LangChain tool that was dumped: its `args_schema`, or its `args`."""
+    """Input schema of a dumped LangChain tool: its `args_schema`, or its `args`."""
     if is_object(schema := tool.get("args_schema")):
         return schema
     args = tool.get("args")
@@ -379,7 +379,7 @@ def _is_properties(value: object) -> bool:
 
 
 def _is_definition(tool: dict[str, Any]) -> bool:
-    """Tell whether an object surely defines a tool: by a schema, a server or a field of ours."""
+    """True if an object certainly defines a tool: it has a schema, a server or a field of ours."""
     match dialect_of(tool):
         case "mcp":
             return is_object(tool["inputSchema"])
@@ -398,7 +398,7 @@ def _is_definition(tool: dict[str, Any]) -> bool:
 
 def _is_function(tool: dict[str, Any]) -> bool:
     if (nested := nested_definition(tool)) is not None:
-        # With arguments it is a call.
+        # An object with arguments is a call.
         return isinstance(nested.get("name"), str) and "arguments" not in nested
     if langchain_schema(tool) is not None:
         return True
@@ -412,17 +412,17 @@ def _is_function(tool: dict[str, Any]) -> bool:
 
 
 def refuse_foreign(tool: dict[str, Any], *foreign: Dialect) -> None:
-    """Raise ValueError for a tool of these dialects: read as another it would lose fields."""
+    """Raise ValueError for a tool of these dialects: another reader would drop its fields."""
     dialect = dialect_of(tool)
     if dialect in foreign:
         raise ValueError(f"this is {DIALECTS[dialect]} reads")
 
 
 def dialects_in(source: Source) -> set[Dialect]:
-    """Collect the dialects of the tools in the source's sample; empty when it holds none.
+    """Dialects of the tools in the source's sample; empty if there are no tools.
 
-    Any file may hold objects with a name, so one of a file's must surely be a tool. What was
-    handed over as tools needs no more than a name.
+    Any file may have objects with a name, so one of them must certainly be a tool. Objects that a
+    caller passes as tools need only a name.
     """
     if source.sample is None:
         return set()
@@ -437,7 +437,7 @@ def dialects_in(source: Source) -> set[Dialect]:
 
 
 def entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
-    """Yield every tool object of JSON Lines, a list, an object with a list, or a single one."""
+    """Yield every tool object of JSON Lines, a list, an object with a list, or a single object."""
     if source.is_lines:
         yield from _line_entries(source)
         return
@@ -463,7 +463,7 @@ def specs_in(source: Source, fields: Callable[[dict[str, Any]], Mapping[str, Any
 
 
 def _tool_list(data: object) -> tuple[str | None, list[object]]:
-    """Give the key under which the list stands ("" for a bare list, None for one object)."""
+    """Key of the list of tools ("" for a bare list, None for one object), and the list."""
     if is_list(data):
         return "", data
     if not is_object(data):
@@ -484,7 +484,7 @@ def _line_entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
         try:
             value = parse_json(decode(line))
         except ValueError as error:
-            # The parser sees one line, so its own count of lines says nothing.
+            # The parser gets a single line, so its line number is useless.
             yield source.refusal(str(error).replace("at line 1 column", "at column"), place)
         else:
             yield from _entries(source, place, value)
@@ -499,7 +499,7 @@ def _entries(source: Source, place: str, value: object) -> Iterator[_PlacedObjec
 
 
 def _definitions_within(place: str, value: object) -> Iterator[tuple[str, object]]:
-    """Yield the definitions in OpenAI's namespace or Gemini's list, or else the value itself."""
+    """Yield the definitions in OpenAI's namespace or Gemini's list, else the value itself."""
     fields = object_of(value)
     listed: object = fields.get("tools") if fields.get("type") == "namespace" else None
     if is_list(listed):
@@ -518,7 +518,8 @@ def _definitions_within(place: str, value: object) -> Iterator[tuple[str, object
 # -- specifications ---------------------------------------------------------------------------
 
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
-"""Unicode categories that show nothing: controls, zero-width and direction marks, separators."""
+"""Unicode categories of invisible characters: controls, zero-width and direction marks,
+separators."""
 
 EXPECTED_KINDS = {
     "string_type": "text",
@@ -529,7 +530,7 @@ EXPECTED_KINDS = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-"""Kind of value that a field takes, by pydantic's name of the error."""
+"""Expected kind of value, by pydantic's name of the error."""
 
 OWN_FIELD_TYPES: dict[str, TypeAdapter[Any]] = {
     name: TypeAdapter(ToolSpec.model_fields[name].rebuild_annotation())
@@ -538,13 +539,13 @@ OWN_FIELD_TYPES: dict[str, TypeAdapter[Any]] = {
         *("anti_patterns", "goes_with", "cost_estimate", "avg_latency_ms"),
     )
 }
-"""Fields of ours that formats without them hold among their free details."""
+"""Fields of ours that other formats may have in annotations or metadata."""
 
 
 def own_fields(details: object) -> dict[str, Any]:
-    """Read fields of ours among free details of a source, such as annotations and metadata.
+    """Read fields of ours in annotations or metadata of a source.
 
-    A detail with the name of such a field and another type is left alone.
+    An entry with the name of a field, but another type, is ignored.
     """
     found: dict[str, Any] = {}
     for key, value in object_of(details).items():
@@ -557,11 +558,11 @@ def own_fields(details: object) -> dict[str, Any]:
 
 
 def build_spec(source: str, place: str, fields: Mapping[str, Any]) -> ToolSpec | Refusal:
-    """Validate `fields` as a `ToolSpec`, or say in one line what is wrong with them.
+    """Validate `fields` as a `ToolSpec`, or return a refusal with the reason in one line.
 
-    None stands for "not given"; a field that is not given may stand among the annotations.
-    Descriptions are kept as they are. A name, server or id with invisible characters is refused:
-    two tools could look alike.
+    None means a missing value; a missing field may be in the annotations. Descriptions stay as
+    they are. A name, server or id with invisible characters is refused, as two tools could look
+    alike.
     """
     given = {key: value for key, value in fields.items() if value is not None}
     given = own_fields(given.get("annotations")) | given
@@ -578,7 +579,7 @@ def build_spec(source: str, place: str, fields: Mapping[str, Any]) -> ToolSpec |
 
 
 def _check_is_json(fields: Mapping[str, Any]) -> None:
-    # Digest, store and service write specs as JSON; what cannot be written must stop here.
+    # Digest, store and service write specs as JSON, so a spec must be writable.
     try:
         json.dumps(fields, allow_nan=False, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Function definitions as OpenAI, Anthropic, Gemini and Bedrock take them, in one list or mixed."""
+"""Function definitions of OpenAI, Anthropic, Gemini and Bedrock, also mixed in one list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolcrib.indexers.readers.json_schema import map_schemas
 from toolcrib.indexers.readers.openapi import as_json_schema
 
 CALLABLE_TYPES = frozenset({"function", "custom"})
-"""The types of tool that the caller defines; every other one is run by the provider."""
+"""Types of tools that the caller defines; the provider runs all other types."""
 
 INPUT_KEYS = ("parameters", "parametersJsonSchema", "input_schema", "inputSchema")
 OUTPUT_KEYS = ("responseJsonSchema", "response")
@@ -31,15 +31,15 @@ KNOWN_KEYS = frozenset(
 class FunctionsReader:
     """Reads definitions of OpenAI (nested, flat or in namespaces), Anthropic, Gemini and Bedrock.
 
-    LangChain tools that were dumped are read too. What a definition says beyond name, description
-    and schema (`strict`, `cache_control`) is kept under `annotations`.
+    Dumped LangChain tools are read too. Other keys of a definition than name, description and
+    schema (`strict`, `cache_control`) are kept under `annotations`.
     """
 
     format: ClassVar[str] = "functions"
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the file holds function definitions; Anthropic's have no field of ours."""
+        """True if the file has function definitions; Anthropic's have no field of ours."""
         dialects = dialects_in(source)
         if "mcp" in dialects:
             return False
@@ -91,7 +91,7 @@ def _first_of(definition: dict[str, Any], keys: tuple[str, ...]) -> Any:
 
 
 def _gemini_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Schema in the words of JSON Schema: Gemini writes `OBJECT`, and `nullable` as OpenAPI."""
+    """JSON Schema of a Gemini schema, which has `OBJECT`, and `nullable` as in OpenAPI."""
     kind = schema.get("type")
     lower = {**schema, "type": kind.lower()} if isinstance(kind, str) else schema
     return as_json_schema(lower)

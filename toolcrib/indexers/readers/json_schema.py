@@ -1,4 +1,4 @@
-"""JSON Schema: where schemas stand in one and where data does; `$ref`s written out."""
+"""JSON Schema: walks schemas apart from data, and replaces `$ref`s by their targets."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", 
 """Keywords whose keys are names, not keywords."""
 
 DATA_KEYWORDS = frozenset({"example", "examples", "default", "enum", "const"})
-"""Keywords whose content is data, whatever it looks like."""
+"""Keywords whose content is data, even if it looks like a schema."""
 
 
 def map_schemas(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Copy a schema, each schema in it passed through `change`, the inner ones first."""
+    """Copy a schema, with `change` applied to each schema in it, inner schemas first."""
     if is_list(value):
         return [map_schemas(item, change) for item in value]
     if not is_object(value):
@@ -32,7 +32,7 @@ def map_schemas(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) 
 
 
 def _map_keywords(schema: dict[str, Any], copy: Callable[[Any], Any]) -> dict[str, Any]:
-    """Copy an object of keywords, what stands under each by `copy`; data stays as it is."""
+    """Copy a schema's keywords, with their values copied by `copy`; data stays as it is."""
     copied: dict[str, Any] = {}
     for key, value in schema.items():
         if key in DATA_KEYWORDS:
@@ -47,36 +47,36 @@ def _map_keywords(schema: dict[str, Any], copy: Callable[[Any], Any]) -> dict[st
 # -- references ------------------------------------------------------------------------------------
 
 MAX_REFERENCE_DEPTH = 8
-"""Most references within references that are written out; deeper ones are cut."""
+"""Most nested references that are written out; deeper references are cut."""
 
 MAX_WRITTEN_OUT_VALUES = 2_000
-"""A schema that grows beyond this many values is written out one reference less deep."""
+"""Most values of a written out schema; a larger schema is written out less deeply."""
 
 MAX_OWN_VALUES = 100_000
-"""A schema with more values of its own, nothing written out, is refused."""
+"""Most values of a schema without its references; a larger schema is refused."""
 
 MAX_SCHEMA_DEPTH = 100
-"""Deeper schemas are refused, before the interpreter's stack refuses them."""
+"""Deeper schemas are refused, before they overflow the interpreter's stack."""
 
 UNIONS = ("oneOf", "anyOf")
-"""Keywords of alternatives, which cannot be put into one list with other alternatives."""
+"""Keywords of alternatives, whose lists cannot be joined with other lists of alternatives."""
 
 SELF_REFERENCES = ("$recursiveRef", "$dynamicRef")
-"""References to the schema that they stand in, or to one around it."""
+"""References to the schema that contains them, or to a schema around it."""
 
 SCALAR_TYPES = ("string", "integer", "number", "boolean")
 
 MAX_CHAIN = 50
-"""A reference that leads to a reference, and so on; longer chains lead in a circle."""
+"""Most references that lead to references in a row; a longer chain is a circle."""
 
 
 class _TooLargeError(Exception):
-    """The schema has more values than it may when written out this deep."""
+    """The schema has too many values if it is written out this deeply."""
 
 
 @dataclass
 class _Walk:
-    """One attempt at writing a schema out: how deep it may follow, and how far it came."""
+    """State and limits of one attempt to write a schema out."""
 
     max_references: int
     max_values: int
@@ -85,7 +85,7 @@ class _Walk:
     was_shortened: bool = False
 
     def count(self, depth: int) -> None:
-        """Take note of one more value, `depth` levels deep."""
+        """Count a value that is `depth` levels deep."""
         if depth > MAX_SCHEMA_DEPTH:
             raise ValueError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
         self.values += 1
@@ -96,12 +96,11 @@ class _Walk:
 class References:
     """Follows and writes out the references of one parsed document.
 
-    Everything is inlined, since not every provider takes `$defs` in a tool's schema and
-    what reads a schema for words should not have to look elsewhere for them. What does not
-    end, or grows too large, is cut: {"type": "object", "description": "Pet (recursive)"},
-    which every provider takes and a model understands. Definitions of a schema's own are found
-    too, and left out, as nothing refers to them any more. `follow` and `write_out` raise
-    ValueError for a reference that leads outside of the document, nowhere, or in a circle.
+    References are inlined, since some providers refuse `$defs` in a tool's schema, and readers of
+    a schema's words should find them in place. Recursive and large schemas are cut:
+    {"type": "object", "description": "Pet (recursive)"}, which every provider accepts and a model
+    understands. A schema's own definitions are dropped after inlining. `follow` and `write_out`
+    raise ValueError for a reference to another document, to nothing, or in a circle.
 
     `prepare` changes each schema before it is copied.
     """
@@ -116,9 +115,9 @@ class References:
         self._scopes: list[dict[str, Any]] = []
 
     def follow(self, value: Any) -> Any:
-        """Give what `value` stands for: itself, unless it is a reference.
+        """Target of `value` if it is a reference, else `value` itself.
 
-        What stands beside a `$ref` holds too: see `_with_siblings`.
+        Keywords beside a `$ref` apply too: see `_with_siblings`.
         """
         siblings: list[dict[str, Any]] = []
         for _ in range(MAX_CHAIN):
@@ -129,9 +128,9 @@ class References:
         raise ValueError(f"$ref {value['$ref']!r} leads in a circle")
 
     def write_out(self, schema: Any) -> Any:
-        """Copy `schema` with the references in it replaced by what they lead to.
+        """Copy `schema` with references replaced by their targets.
 
-        Raises ValueError also for what is deeper than `MAX_SCHEMA_DEPTH`.
+        Also raises ValueError for schemas deeper than `MAX_SCHEMA_DEPTH`.
         """
         top = [schema["$ref"] if is_reference(schema) else "#"]
         self._scopes = [schema] if is_object(schema) else []
@@ -141,7 +140,7 @@ class References:
             copy = self._copy(schema, walk, 0)
         except _TooLargeError:
             raise ValueError(f"the schema has more than {MAX_OWN_VALUES:,} values") from None
-        # From shallow to deep, as each try costs no more than what it may hold.
+        # From shallow to deep, as the cost of each attempt is bounded by its size.
         while walk.was_shortened and walk.max_references < MAX_REFERENCE_DEPTH:
             walk = _Walk(walk.max_references + 1, MAX_WRITTEN_OUT_VALUES, top)
             try:
@@ -192,7 +191,7 @@ class References:
 
     def _copy_target(self, schema: dict[str, Any], walk: _Walk, depth: int) -> Any:
         reference: str = schema["$ref"]
-        # Followed even where it is cut: one that leads nowhere is never passed over.
+        # Followed even if it is then cut, so that a broken reference is always an error.
         target = self.follow(schema)
         if reference in walk.following:
             return _placeholder(reference, "recursive", target)
@@ -207,14 +206,14 @@ class References:
 
 
 def is_reference(value: Any) -> bool:
-    """Tell whether `value` is a reference; a property may be called `$ref` too."""
+    """True if `value` is a reference; a property may be called `$ref` too."""
     return is_object(value) and isinstance(value.get("$ref"), str)
 
 
 def _with_siblings(target: Any, siblings: dict[str, Any]) -> Any:
-    """Schema for which the target of a `$ref` and the keywords beside the `$ref` both hold.
+    """Schema with the keywords of a `$ref`'s target and of its siblings.
 
-    Names, parts and choices of both are kept; of a keyword with one value, the sibling's.
+    Maps and lists of both are joined; for a keyword with a single value, the sibling wins.
     """
     if not (siblings and is_object(target)):
         return target
@@ -232,7 +231,7 @@ def _with_siblings(target: Any, siblings: dict[str, Any]) -> Any:
 
 
 def _with_names(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Schemas by name, of two maps; both schemas hold for a name that both maps have."""
+    """Join two maps of schemas; for a name in both maps, both schemas apply."""
     shared = {name for name in first.keys() & second.keys() if first[name] != second[name]}
     return {**first, **second, **{n: {"allOf": [first[n], second[n]]} for n in sorted(shared)}}
 
@@ -251,6 +250,6 @@ def _placeholder(reference: str, why: str, target: Any) -> dict[str, Any]:
         "description": f"{unquote(reference.rpartition('/')[2])} ({why})",
     }
     if is_object(target) and target.get("type") == "array":
-        # An array without items is what OpenAI refuses.
+        # OpenAI refuses an array without items.
         return {**cut, "type": "array", "items": {"type": "object"}}
     return cut

@@ -1,4 +1,4 @@
-"""MCP tools: a saved answer to `tools/list`, one live server, all servers of an mcp.json."""
+"""MCP tools: of a saved `tools/list` answer, a live server, or all servers of an mcp.json."""
 
 from __future__ import annotations
 
@@ -60,31 +60,30 @@ logger = logging.getLogger(__name__)
 # -- saved lists -----------------------------------------------------------------------------------
 
 LIST_RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
-"""Keys of a `tools/list` result; other formats have `tools` too, beside other keys."""
+"""Keys of a `tools/list` result; other formats have `tools` with other keys."""
 
 
 class McpListReader:
     """Reads a saved `tools/list` answer: the result, the JSON-RPC response, or the bare tools.
 
-    Tags and version that FastMCP hides in `_meta` become the tool's, and so do our own fields under
-    `toolcrib` there. Anthropic's hints for searches become annotations. Nothing else in `_meta`,
-    and no icon, is kept.
+    From `_meta`, FastMCP's tags and version and our own fields under `toolcrib` become the tool's;
+    Anthropic's hints for searches become annotations. The rest of `_meta`, and icons, are dropped.
     """
 
     format: ClassVar[str] = "mcp"
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the content holds MCP tools (some have `inputSchema`) or an empty list."""
+        """True if the content has MCP tools (some have `inputSchema`) or an empty list."""
         sample = source.sample
         if _is_response(sample):
             return "error" in sample or _is_result(sample.get("result"))
         return "mcp" in dialects_in(source) or _is_result(sample)
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every tool, and a refusal for each wrong one and for a list that goes on.
+        """Yield every tool, and refusals for wrong tools and for an incomplete list.
 
-        The server is `server` or else the file's stem.
+        The server is `server`, else the file's stem.
         """
         name = source.stem if server is None else server
 
@@ -121,7 +120,7 @@ def tool_specs(
 def tool_fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
     """Fields of the specification of an MCP tool."""
     meta = object_of(tool.get("_meta"))
-    # MCP itself has no field for tags and version.
+    # FastMCP's own place, as MCP has no field for tags and version.
     marks = object_of(meta.get("fastmcp", meta.get("_fastmcp")))
     own = own_fields(meta.get("toolcrib"))
     return {
@@ -129,7 +128,7 @@ def tool_fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
         "name": tool.get("name"),
         "description": tool.get("description"),
         "server": server,
-        # The Python SDK writes its models with underscores unless told otherwise.
+        # The Python SDK dumps its models with underscores by default.
         "input_schema": tool.get("inputSchema", tool.get("input_schema")),
         "output_schema": tool.get("outputSchema", tool.get("output_schema")),
         "annotations": _annotations(tool, meta),
@@ -139,7 +138,7 @@ def tool_fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
 
 
 def _annotations(tool: dict[str, Any], meta: dict[str, Any]) -> Any:
-    """Annotations, with the tool's own title and what `_meta` says about the search for it."""
+    """Annotations, with the tool's own title and the search hints of `_meta`."""
     annotations = tool.get("annotations")
     beside = {key: meta[key] for key in (SEARCH_HINT, ALWAYS_LOAD) if key in meta}
     if (title := tool.get("title")) is not None:
@@ -163,7 +162,7 @@ def _result_of(source: Source, response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_response(data: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell a JSON-RPC response; some programs save it without its `jsonrpc` line."""
+    """True for a JSON-RPC response; some programs save it without its `jsonrpc` field."""
     keys = object_of(data)
     return is_object(keys.get("result")) or ("jsonrpc" in keys and "error" in keys)
 
@@ -184,8 +183,8 @@ STDIO_PREFIX = "stdio:"
 class McpLimits:
     """Limits on reading live servers.
 
-    `timeout_s` is for one server, from its start to its last page; `max_pages` ends a list
-    that never ends by itself; `at_once` servers are asked at the same time.
+    `timeout_s` is for one server, from its start to its last page; `max_pages` ends an endless
+    list; `at_once` servers are read in parallel.
     """
 
     timeout_s: float = 30.0
@@ -197,10 +196,10 @@ DEFAULT_MCP_LIMITS = McpLimits()
 
 
 class _LiveReader:
-    """Base of the readers that call servers; without `env`, with the environment of the process.
+    """Base of the readers that call servers; `env` defaults to the process' environment.
 
-    A file from elsewhere names variables that settings do not know, and a command starts as the
-    user's shell starts it: so this boundary may read the environment.
+    Only here may variables be read outside the settings: files refer to any variables, and a
+    command is started as the user's shell would start it.
     """
 
     reaches_out: ClassVar[bool] = True
@@ -213,17 +212,17 @@ class _LiveReader:
 
 
 class McpLiveReader(_LiveReader):
-    """Asks one running (HTTP) or started (stdio) server for its tools.
+    """Reads the tools of one running (HTTP) or started (stdio) server.
 
-    The server's name is `server`, or else what it calls itself. `env` is the environment
-    that a started command gets, all of it, as a shell would hand it on.
+    The server's name is `server`, else its own. `env` is the whole environment of a started
+    command, as from a shell.
     """
 
     format: ClassVar[str] = "mcp-live"
     follow: ClassVar[Follow] = staticmethod(follow)
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the name is a URL or starts with `stdio:`; connects to nothing."""
+        """True if the name is a URL or starts with `stdio:`; connects to nothing."""
         name = source.name.lower()
         return source.path is None and name.startswith((STDIO_PREFIX, "http://", "https://"))
 
@@ -258,19 +257,19 @@ class McpLiveReader(_LiveReader):
 async def list_tools(
     target: Target, limits: McpLimits = DEFAULT_MCP_LIMITS, follow: Follow = follow
 ) -> SessionState:
-    """Ask one server for all its tools; never raises for what the server does or fails to do.
+    """Read all tools of one server; a failure of the server never raises.
 
-    A started process is gone on return, also when the caller is cancelled.
+    A started process has ended on return, also if the caller is cancelled.
     """
     import anyio
 
     state = SessionState(target, Authorisation.of(target))
-    # A file, not a pipe: no one has to read it for the server to go on, and the screen stays clean.
+    # A file, not a pipe, which would block the server if nobody reads it.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr, quiet_sdk():
         with anyio.move_on_after(limits.timeout_s) as scope:
             try:
                 await follow(state, stderr, limits.max_pages)
-            # Any error here is this server's failure: the other servers must go on.
+            # Any error is a failure of this server only: the other servers must still be read.
             except Exception as error:
                 if state.complete or scope.cancel_called:
                     logger.debug("closing the connection failed", exc_info=True)
@@ -284,12 +283,12 @@ async def list_tools(
 def require_sdk() -> None:
     """Raise `MissingExtraError` unless the MCP SDK can be imported."""
     with needs_extra("reading live MCP servers", "mcp"):
-        # `MCPError` is new in the SDK's second version, the oldest that this is written for.
+        # `MCPError` is new in version 2 of the SDK, the oldest that we support.
         from mcp import MCPError as _  # noqa: F401
 
 
 def run_to_end(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Run `work` in an event loop of its own; in a thread of its own if this one has a loop."""
+    """Run `work` in a new event loop, in another thread if this thread has a loop."""
     import anyio
 
     if not _loop_runs_here():
@@ -301,8 +300,8 @@ def run_to_end(work: Callable[[], Awaitable[_T]]) -> _T:
 def _loop_runs_here() -> bool:
     import anyio
 
-    # The first knows asyncio also outside a task; the second knows trio, and a thread that
-    # `asyncio.to_thread` handed a copy of the loop's context, in which anyio would not run.
+    # The first probe finds asyncio, also outside a task. The second finds trio, and threads of
+    # `asyncio.to_thread`, whose copy of the loop's context keeps anyio from running.
     for probe in (asyncio.get_running_loop, anyio.get_cancelled_exc_class):
         with suppress(RuntimeError):
             probe()
@@ -311,7 +310,7 @@ def _loop_runs_here() -> bool:
 
 
 def _fallback_name(target: Target) -> str:
-    """Name a server that does not say its own name, as the newest protocol allows."""
+    """Name for a server without its own name, which the newest protocol allows."""
     is_http = isinstance(target, HttpTarget)
     return urlsplit(target.url).hostname or "" if is_http else Path(target.command).name
 
@@ -320,15 +319,15 @@ def _fallback_name(target: Target) -> str:
 
 
 class McpServersReader(_LiveReader):
-    """Connects to all servers of an `mcp.json`; one that fails is refused, the others go on.
+    """Reads all servers of an `mcp.json`; a failing server is refused, the others are read.
 
-    `env` is what placeholders are filled from.
+    Placeholders are filled in from `env`.
     """
 
     format: ClassVar[str] = "mcp-servers"
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the file names MCP servers; never raises, and connects to nothing."""
+        """True if the file names MCP servers; never raises, and connects to nothing."""
         if source.path is None:
             return False
         try:
@@ -339,8 +338,8 @@ class McpServersReader(_LiveReader):
     def read(self, source: Source, server: str | None) -> Reading:
         """Yield the tools of every server in the order of the file, and a refusal for each failure.
 
-        Servers that are switched off (`disabled: true`, `enabled: false`) are left out, and so are
-        tools that their entry switches off.
+        Servers that are off (`disabled: true`, `enabled: false`) are left out, and tools that the
+        server's entry switches off.
         """
         servers = servers_of(source)
         if not servers:
@@ -369,7 +368,7 @@ class McpServersReader(_LiveReader):
 
 
 async def _list_all(configured: list[ServerEntry], limits: McpLimits) -> dict[str, SessionState]:
-    """Collect what each server with a target gave, by the server's name in the file."""
+    """Read all servers with a target; states by the server's name in the file."""
     import anyio
 
     listings: dict[str, SessionState] = {}

@@ -1,4 +1,4 @@
-"""Configuration of MCP servers (mcp.json): each server as a target, or the reason why not."""
+"""Configuration of MCP servers (mcp.json): the target of each server, or its fault."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from toolcrib.records.codec import FrozenModel, list_of, object_of
 
 @dataclass(frozen=True, slots=True)
 class StdioTarget:
-    """A command to start; it speaks MCP over its standard input and output.
+    """A command that serves MCP over its standard input and output.
 
-    `env` is added to the few variables that are safe to hand on (`PATH`, `HOME` and the like).
-    `cwd` is the folder it starts in; None is the current one.
+    `env` is added to the few variables that are safe to pass on (`PATH`, `HOME` and the like).
+    `cwd` is its working folder; None is the current folder.
     """
 
     command: str
@@ -47,9 +47,9 @@ class StdioTarget:
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """A URL that speaks MCP: streamable HTTP, or the older server-sent events if `sse`.
+    """A URL that serves MCP, by streamable HTTP, or by the older server-sent events if `sse`.
 
-    None for either: streamable HTTP first, as the protocol advises.
+    With None both are tried, streamable HTTP first, as the protocol advises.
     """
 
     url: str
@@ -64,7 +64,7 @@ Target: TypeAlias = StdioTarget | HttpTarget
 
 INCLUDE_NAMES = ("includeTools", "allowedTools", "enabledTools", "availableTools", "tools")
 EXCLUDE_NAMES = ("excludeTools", "disabledTools", "deniedTools", "blockedTools")
-"""Keys of all hosts."""
+"""Keys of filters in the files of all hosts."""
 
 INCLUDE_KEYS, EXCLUDE_KEYS = (
     frozenset(map(str.lower, names)) for names in (INCLUDE_NAMES, EXCLUDE_NAMES)
@@ -82,38 +82,38 @@ TOOL_NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
 class ToolFilter:
     """Names and globs of the tools that an entry switches on and off.
 
-    A tool is on when every list of `include` has it and `exclude` has not.
+    A tool is on if every list of `include` matches it, and `exclude` does not.
     """
 
     include: tuple[tuple[str, ...], ...] = ()
     exclude: tuple[str, ...] = ()
 
     def allows(self, name: str) -> bool:
-        """Tell whether the tool of this name is switched on."""
+        """True if the tool with this name is on."""
         return not fits_any(name, self.exclude) and all(fits_any(name, on) for on in self.include)
 
     def may_allow(self, prefix: str) -> bool:
-        """Tell whether some name with this prefix could be switched on."""
+        """True if a tool whose name has this prefix could be on."""
         if any(each.endswith("*") and fnmatchcase(prefix, each) for each in self.exclude):
             return False
         return all(any(_may_begin(each, prefix) for each in on) for on in self.include)
 
     def idle_patterns(self, names: Collection[str]) -> list[str]:
-        """Patterns that fit none of a server's tools: mostly a typing error."""
+        """Patterns that match none of a server's tools, probably typing errors."""
         patterns = dict.fromkeys((*(each for on in self.include for each in on), *self.exclude))
         return [each for each in patterns if not any(fits_any(name, (each,)) for name in names)]
 
 
 def _may_begin(pattern: str, prefix: str) -> bool:
-    """Tell whether a pattern could fit a name with this prefix, by the text before its globs."""
+    """True if a pattern could match a name with this prefix, by its text before any glob."""
     literal = GLOB.split(pattern, maxsplit=1)[0]
     return prefix.startswith(literal) or literal.startswith(prefix)
 
 
 def fits_any(name: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a tool's name is one of the patterns, or fits a glob among them.
+    """True if a tool's name equals a pattern, or matches a glob among the patterns.
 
-    Gemini also writes `name(argument)`, which stands for the tool.
+    Gemini also has `name(argument)`, which means the tool.
     """
     return any(
         name == each or fnmatchcase(name, each) or each.startswith(f"{name}(") for each in patterns
@@ -121,10 +121,10 @@ def fits_any(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _tool_filter(raw: Mapping[str, Any], problems: list[str], warnings: list[str]) -> ToolFilter:
-    """Read the filter of an entry; a key that cannot be read is a problem, and never passed over.
+    """Read the filter of an entry; a key that cannot be read is a problem, and never ignored.
 
-    Passed over, it would switch on what the file switches off. An unknown key that ends in `Tools`
-    may be meant as a filter: it is a warning.
+    An ignored key would switch on tools that the file switches off. An unknown key that ends in
+    `Tools` may be meant as a filter, and gives a warning.
     """
     include: list[tuple[str, ...]] = []
     exclude: list[str] = []
@@ -137,7 +137,7 @@ def _tool_filter(raw: Mapping[str, Any], problems: list[str], warnings: list[str
         if value is None:
             continue
         if kind in TAG_KEYS:
-            problems.append(f"{key!r} is not read; name the tools under 'excludeTools'")
+            problems.append(f"{key!r} is not supported; name the tools under 'excludeTools'")
             continue
         try:
             names = TOOL_NAMES.validate_python(value)
@@ -160,7 +160,7 @@ VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL
 NESTED_PLACEHOLDER = re.compile(r"\$\{[^{}]*\$\{")
 
 SHELL_KEYS = ("command", "args[")
-"""Begins of the places where `$VAR` may be a shell's, which is none of ours to fill in."""
+"""Prefixes of places where `$VAR` may be meant for a shell, and is not filled in."""
 
 EDITOR_ONLY = re.compile(
     r"(?:workspaceFolder(?:Basename)?|userHome|pathSeparator|/|file\w*|relativeFile\w*)(?::.*)?"
@@ -169,11 +169,11 @@ EDITOR_ONLY = re.compile(
 
 
 class Expander:
-    """Expands the texts of one server's entry and collects what could not be expanded.
+    """Fills in the placeholders of one server's entry, and collects `problems`.
 
-    A value is never expanded again, so that a `${` in a secret stays what it is. Anything in
-    braces that is no placeholder (`${X%/}` in a shell command) is left as it stands. So is
-    `$VAR` in a command, which is the shell's; elsewhere one without a value, unless in capitals.
+    A value is never expanded again, so that a `${` in a secret stays. Braces without a placeholder
+    (`${X%/}` in a shell command) stay as they are. So does `$VAR` in a command, which is the
+    shell's, and elsewhere `$var` without a value, unless in capitals.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -181,7 +181,7 @@ class Expander:
         self.problems: list[str] = []
 
     def text(self, where: str, value: str) -> str:
-        """`value` with its placeholders filled in; `where` names it in `problems`."""
+        """Text of `value` with placeholders filled in; `where` names it in `problems`."""
         if NESTED_PLACEHOLDER.search(value):
             self._report(f"{where} has one placeholder inside another; write the inner one out")
             return value
@@ -198,11 +198,11 @@ class Expander:
             return variable[2]
         if inside.startswith("input:"):
             self._report(
-                f"{where} needs an interactive input ({found[0]}), which only an editor asks for; "
+                f"{where} needs an interactive input ({found[0]}), which only editors support; "
                 "write an environment variable there, such as ${TOKEN}"
             )
         elif EDITOR_ONLY.fullmatch(inside):
-            self._report(f"{where} uses {found[0]}, which only an editor knows; write it out")
+            self._report(f"{where} uses {found[0]}, which only editors know; write its value")
         elif variable and (found[1] or inside.isupper()):
             name = variable[1]
             self._report(
@@ -218,8 +218,8 @@ class Expander:
 
 # -- entries ---------------------------------------------------------------------------------------
 
-# Texts are matched too, and put back: what looks like a comment in one is none. Both end at
-# the end of the file at the latest, so that a broken file is not searched again and again.
+# Strings are matched too, and kept, as they may look like comments. Unclosed strings and comments
+# end at the end of the file, so that a broken file is not searched repeatedly.
 COMMENT = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 
 TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
@@ -236,7 +236,7 @@ TRANSPORTS: dict[str, _Transport] = {
 
 OLD_SERVER_LISTS = {"allowMCPServers": True, "excludeMCPServers": False}
 SERVER_LISTS = {"mcp.allowed": True, "mcp.excluded": False, **OLD_SERVER_LISTS}
-"""Lists of servers in Gemini's settings; true where the list names those that are on."""
+"""Lists of servers in Gemini's settings; True for lists of servers that are on."""
 
 Scalar: TypeAlias = str | bool | int | float
 
@@ -245,14 +245,14 @@ EXPECTED_SHAPES = {
     **dict.fromkeys(("env", "headers"), "an object of texts"),
     **dict.fromkeys(("disabled", "enabled"), "true or false"),
 }
-"""Kind of value that a key holds; all other keys hold text."""
+"""Expected value of each key; all other keys hold text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """Server of the file: its target, or in one line the reason why it has none.
+    """Server of the file: its target, or its `problem` in one line.
 
-    `tools` tells which of its tools are switched on; `warnings` stop nothing.
+    `tools` is the filter of its tools; with `warnings` the server is still used.
     """
 
     name: str
@@ -272,11 +272,11 @@ OVERLAY_KEY = "toolcrib"
 
 
 class Overlay(FrozenModel):
-    """Overlay of a server's tools: what its entry adds under `toolcrib`, beyond MCP.
+    """Overlay of a server's tools, under `toolcrib` in its entry.
 
     `tags` are added to each tool's own; `sensitivity` applies to all tools. `disabled` tools, by
     name or glob, cannot be found or called; `always_active` tools are listed beside the search.
-    For the flow policy, each trait may name its tools; None leaves them to a guess.
+    The traits of the flow policy name tools; None means that the policy guesses.
     """
 
     tags: tuple[str, ...] = ()
@@ -307,7 +307,7 @@ class _Switch(BaseModel):
 
 
 def is_switched_off(raw: Any) -> bool:
-    """Tell whether an entry is switched off; `_Entry` refuses a value that is no boolean."""
+    """True if an entry is off; `_Entry` refuses a value that is no boolean."""
     with suppress(ValidationError):
         switch = _Switch.model_validate(raw)
         return switch.disabled is True or switch.enabled is False
@@ -319,7 +319,7 @@ URL_KEYS = ("httpUrl", "url", "serverUrl")
 
 
 class _Entry(_Switch):
-    """The keys that say how a server is reached; what editors add for themselves is left aside."""
+    """Keys of a server's target; editors' own keys are ignored."""
 
     type: str | None = Field(None, validation_alias=AliasChoices("type", "transport"))
     command: str | None = None
@@ -340,13 +340,13 @@ ENTRY_KEYS = frozenset(
 
 
 def is_entry_key(key: str) -> bool:
-    """Tell whether a key of an entry is read here or by the gateway."""
+    """True if a key of an entry is read here or by the gateway."""
     kind = "".join(filter(str.isalpha, key)).lower()
     return key in ENTRY_KEYS or kind in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS
 
 
 def config_schema() -> dict[str, Any]:
-    """JSON schema of an mcp.json; hosts add keys of their own to it and to its entries."""
+    """JSON schema of an mcp.json; unknown keys are allowed, as hosts add their own."""
     entry = _Entry.model_json_schema(by_alias=False)
     known = entry["properties"]
     del known["env_file"]
@@ -362,9 +362,9 @@ def config_schema() -> dict[str, Any]:
 
 
 def variables_of(value: Any) -> Iterator[str]:
-    """Yield the environment variables that the texts of a value need, without those with defaults.
+    """Yield the environment variables without a default that the texts of a value need.
 
-    `${workspaceFolder}` and its like, which only an editor knows, are none.
+    `${workspaceFolder}` and the like, which only an editor knows, are left out.
     """
     if isinstance(value, str):
         for found in PLACEHOLDER.finditer(value):
@@ -377,7 +377,7 @@ def variables_of(value: Any) -> Iterator[str]:
 
 
 def servers_of(source: Source) -> dict[str, Any] | None:
-    """Give the servers as `find_servers`, and refuse a file that names one twice."""
+    """As `find_servers`, but refuse a file that names a server twice."""
     servers = find_servers(source)
     if servers and (repeated := _repeated_servers(source)):
         reason = "two servers have this name, and one would replace the other; rename one"
@@ -386,7 +386,7 @@ def servers_of(source: Source) -> dict[str, Any] | None:
 
 
 class _Members(dict[str, Any]):
-    """Object of JSON that keeps the names which it has more than once."""
+    """JSON object that records repeated names."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -414,12 +414,12 @@ SERVERS_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")
 def find_servers(source: Source) -> dict[str, Any] | None:
     """Find the servers by name, raw, of a host's file or of an entry of the MCP registry.
 
-    They stand under `mcpServers`, `servers`, Zed's `context_servers` or Codex's `mcp_servers`.
-    None when there are none.
+    Servers are under `mcpServers`, `servers`, Zed's `context_servers` or Codex's `mcp_servers`.
+    None if there are none.
 
     Raises:
-        SourceError: the file is neither JSON (comments are allowed) nor YAML nor TOML, or the
-            lists of Gemini that switch servers on and off are no lists of names.
+        SourceError: the file is neither JSON (comments are allowed) nor YAML nor TOML, or Gemini's
+            lists of servers that are on or off are no lists of names.
     """
     document = parse_config(source)
     if not is_object(document):
@@ -434,7 +434,7 @@ def find_servers(source: Source) -> dict[str, Any] | None:
     for other in map(document.get, ("context_servers", "mcp_servers")):
         if is_object(other):
             return {name: _in_common_keys(raw) for name, raw in other.items()}
-    # OpenAPI has `servers` too, and other files may: only commands and URLs make it ours.
+    # OpenAPI and other files may have `servers` too: ours have commands or URLs.
     if is_object(vs_code) and (
         "inputs" in document
         or any(is_object(raw) and {"command", "url"} & raw.keys() for raw in vs_code.values())
@@ -448,7 +448,7 @@ def _in_common_keys(raw: Any) -> Any:
     if not is_object(raw):
         return raw
     entry = dict(raw)
-    # Zed once had all about the command in one object.
+    # Older Zed files have command, args and env in one object.
     if is_object(command := entry.get("command")):
         entry |= {**command, "command": command.get("path")}
         entry.pop("path", None)
@@ -468,7 +468,7 @@ def _in_common_keys(raw: Any) -> Any:
 
 
 def _by_name(listed: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give a list of servers, as Continue has it, by their names; a name taken gets a number."""
+    """Servers of a list, as in Continue, by name; a repeated name gets a number."""
     servers: dict[str, Any] = {}
     for number, raw in enumerate(listed, 1):
         name = str(raw.get("name") or "server")
@@ -479,7 +479,7 @@ def _by_name(listed: list[dict[str, Any]]) -> dict[str, Any]:
 def _without_switched_off(
     source: Source, document: dict[str, Any], servers: dict[str, Any]
 ) -> dict[str, Any]:
-    """Switch off the servers that Gemini's lists beside them leave out, under `mcp` or older."""
+    """Remove servers that Gemini's lists, under `mcp` or the older keys, switch off."""
     lists = {f"mcp.{key}": value for key, value in object_of(document.get("mcp")).items()}
     lists |= {key: document[key] for key in OLD_SERVER_LISTS if key in document}
     for key, value in lists.items():
@@ -495,7 +495,7 @@ def _without_switched_off(
 
 
 def server_entries(servers: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[ServerEntry]:
-    """Yield every server that is not switched off, in the file's order, expanded with `env`."""
+    """Yield every server that is not off, in the file's order, with placeholders filled in."""
     for name, raw in servers.items():
         if not is_switched_off(raw):
             yield _server_entry(name, raw, env)
@@ -520,11 +520,11 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
 
 
 MISSPELT_LIKENESS = 0.84
-"""Least likeness of a misspelt key: `arg` is like `args`; Cline's `transportType` means nothing."""
+"""Least similarity of a misspelt key: `arg` to `args`, but not Cline's `transportType`."""
 
 
 def _misspelt_keys(raw: Mapping[str, Any]) -> Iterator[str]:
-    """Say of keys that are nearly one of ours what they may mean; hosts have keys of their own."""
+    """Hints about keys that resemble ours; other unknown keys are the hosts' own."""
     for key in raw:
         if not is_entry_key(key):
             near = get_close_matches(key, ENTRY_KEYS - raw.keys(), n=1, cutoff=MISSPELT_LIKENESS)
@@ -533,7 +533,7 @@ def _misspelt_keys(raw: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _transport(entry: _Entry) -> _Transport | None:
-    """Tell by `type` or, without one, by the other keys; None when neither says."""
+    """Transport by `type`, else by the other keys; None if neither tells."""
     if entry.type:
         return TRANSPORTS.get(entry.type)
     if entry.command:
@@ -557,7 +557,7 @@ def _contradictions(entry: _Entry, transport: _Transport | None) -> Iterator[str
     elif transport != "stdio" and not URL_START.match(entry.url or ""):
         yield "'url' must begin with http:// or https://"
     if entry.env_file:
-        # Starting it without would fail in a way that no one could trace to this.
+        # Without these variables the server would fail for no visible reason.
         yield "'envFile' is not read; put its variables under 'env' or export them"
 
 
@@ -578,7 +578,7 @@ def _target(entry: _Entry, transport: _Transport | None, expander: Expander) -> 
 
 
 def _texts(where: str, values: Mapping[str, Scalar | None], expander: Expander) -> dict[str, str]:
-    """Expand the values as texts; null means "not set", as VS Code has it."""
+    """Expand the values as texts; null means unset, as in VS Code."""
     return {
         key: expander.text(f"{where}.{key}", _as_text(value))
         for key, value in values.items()
@@ -591,7 +591,7 @@ def _as_text(value: Scalar) -> str:
 
 
 def _faults(error: ValidationError) -> str:
-    """Say what is wrong, without the values: they may be secrets."""
+    """Faults in words, without the values, which may be secrets."""
     keys = dict.fromkeys(str(fault["loc"][0]) for fault in error.errors(include_input=False))
     return "; ".join(f"{key!r} must be {EXPECTED_SHAPES.get(key, 'text')}" for key in keys)
 
@@ -604,22 +604,22 @@ RUNNERS = {
     "nuget": ("dnx", "--yes"),
     "oci": ("docker", "run", "-i", "--rm"),
 }
-"""Command that starts a package, by the registry that it is in."""
+"""Command that starts a package, by the package's registry."""
 
 TEMPLATE_VARIABLE = re.compile(r"(?<!\$)\{(\w+)\}")
 
 
 def _is_registry_entry(document: dict[str, Any]) -> bool:
-    """Tell whether this is a `server.json`, as servers are published in the MCP registry."""
+    """True for a `server.json`, the format of the MCP registry."""
     packages = _objects_with("registryType", document.get("packages"))
     is_listed = bool(packages or _objects_with("url", document.get("remotes")))
     return is_listed and isinstance(document.get("name"), str)
 
 
 def _registry_server(document: dict[str, Any]) -> dict[str, Any]:
-    """Give the server as an mcp.json has it: its remote, which starts nothing, or else a package.
+    """Convert a server to an entry of an mcp.json: its remote URL if any, else a package.
 
-    What the publisher asks of the user comes from the environment.
+    Inputs that the publisher asks for come from the environment.
     """
     for remote in _objects_with("url", document.get("remotes")):
         headers = _registry_inputs(remote.get("headers"))
@@ -647,7 +647,7 @@ def _objects_with(key: str, values: Any) -> list[dict[str, Any]]:
 
 
 def _registry_inputs(values: Any) -> dict[str, str]:
-    """Headers or variables by name, without those that have no value and are not required."""
+    """Headers or variables by name, without optional ones that have no value."""
     named = _objects_with("name", values)
     found = {str(each["name"]): _registry_value(each, str(each["name"])) for each in named}
     return {name: value for name, value in found.items() if value is not None}
@@ -663,7 +663,7 @@ def _registry_words(values: Any) -> list[str]:
 
 
 def _registry_value(given: dict[str, Any], name: str) -> str | None:
-    """Value of an input: its own, its default, or if it is required, that of a variable."""
+    """Value of an input: its own, its default, or a variable if it is required."""
     variable = re.sub(r"\W+", "_", name.strip("-")).upper()
     if (value := given.get("value")) is not None:
         return _template(value)
@@ -681,7 +681,7 @@ def _template(value: Any) -> str:
 
 
 def parse_config(source: Source) -> Any:
-    """Parse the file; None for JSON Lines, which are no configuration."""
+    """Parse the file; None for JSON Lines, which are never a configuration."""
     if source.is_lines:
         return None
     try:
@@ -701,7 +701,7 @@ def parse_config(source: Source) -> Any:
 
 
 def without_comments(text: str) -> str:
-    """Blank `//` and `/* */` comments and trailing commas of JSON; its texts and lines stay."""
+    """JSON without `//` and `/* */` comments and trailing commas; strings and lines stay."""
     for pattern in (COMMENT, TRAILING_COMMA):
         text = pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
     return text

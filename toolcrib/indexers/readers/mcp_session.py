@@ -1,4 +1,4 @@
-"""MCP session: connect to a live server, agree on a protocol, follow the pages; why it failed."""
+"""MCP session: connects to a live server, reads all pages of a list, and explains failures."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ SessionT = TypeVar("SessionT", bound="ClientSession")
 
 
 class EndlessListError(Exception):
-    """The server hands out cursors that lead nowhere; its text says how that was noticed."""
+    """The server's list of pages never ends; the text says how that was noticed."""
 
 
 class NoSkillsError(Exception):
-    """The server does not announce the extension for skills."""
+    """The server does not offer the extension for skills."""
 
 
 @dataclass(slots=True)
 class SessionState:
-    """State of a session: filled while it goes on, read when it fails.
+    """State of a session, filled during the session and read after a failure.
 
-    `auth` authorises requests over HTTP, `request` is the request in flight, `unreadable` what came
-    over the wire that is not JSON-RPC, `status` and `content_type` are those of the last HTTP
-    answer (0 when there was none). `failure` says why `tools` lacks some; empty for a whole list.
+    `auth` authorises requests over HTTP; `request` is the request in flight. `unreadable` has
+    received data that is not JSON-RPC. `status` and `content_type` are those of the last HTTP
+    answer (status 0 without one). `failure` is the reason why `tools` is incomplete, else empty.
     """
 
     target: Target
@@ -71,7 +71,7 @@ def _no_login(_target: Target) -> httpx2.Auth | None:
 
 
 class Authorisation:
-    """Authorisation of readers' requests by kept logins; `of` gives that of a target, if any."""
+    """Authorisation of readers' requests by kept logins; `of` is its look-up by target."""
 
     of: Callable[[Target], httpx2.Auth | None] = staticmethod(_no_login)
 
@@ -97,9 +97,9 @@ async def follow(state: SessionState, stderr: TextIO, max_pages: int) -> None:
 async def open_session(
     state: SessionState, stderr: TextIO, start: Callable[[Any, Any], SessionT]
 ) -> AsyncGenerator[SessionT]:
-    """Session with the server that `state` is with, made of two streams by `start`, initialized.
+    """Open an initialized session with the server of `state`; `start` makes it of two streams.
 
-    A URL of no type that refuses a POST is tried as a server of server-sent events.
+    If a URL without a type refuses a POST, server-sent events are tried.
     """
 
     async def enter() -> SessionT:
@@ -124,18 +124,18 @@ async def open_session(
             with suppress(Exception):
                 session = await enter()
             if session is None:
-                # Of two refusals the first says more.
+                # If both transports are refused, the first refusal is more useful.
                 state.target, state.status, state.content_type = target, status, kind
                 raise
         yield session
 
 
 async def initialize(session: ClientSession) -> None:
-    """Agree on a version of the protocol, the old way first, which all servers survive."""
+    """Agree on a version of the protocol, by the old handshake first, which all servers accept."""
     from mcp import MCPError
 
-    # Many servers end themselves at any other first message than `initialize` (rmcp before 3.0
-    # does), so the SDK's own order, to probe with `server/discover`, would lose them.
+    # Not in the SDK's order: many servers (such as rmcp before 3.0) exit on any first message other
+    # than `initialize`, and so would exit on the SDK's probe with `server/discover`.
     try:
         await session.initialize()
     except MCPError as refusal:
@@ -144,15 +144,14 @@ async def initialize(session: ClientSession) -> None:
         try:
             await session.discover()
         except (MCPError, RuntimeError, ValueError):
-            # Neither old nor new: what it said to the handshake that all speak is the reason.
+            # Both handshakes failed: the refusal of the old one, which all servers know, counts.
             raise refusal from None
 
 
 def is_closed(error: MCPError) -> bool:
-    """Tell whether the SDK made this error up because the connection ended.
+    """True if the SDK itself raised this error because the connection ended.
 
-    Its code does not say so: -32000 is also the code that most servers choose for errors of
-    their own.
+    Its code, -32000, is no sign: most servers use it for their own errors too.
     """
     from mcp.types import CONNECTION_CLOSED
 
@@ -161,7 +160,7 @@ def is_closed(error: MCPError) -> bool:
 
 
 async def list_pages(session: ClientSession, state: SessionState, max_pages: int) -> None:
-    """Ask for every page of tools; a `Tap` on the session's stream puts them into `state`."""
+    """Request every page of tools; a `Tap` on the session's stream puts them into `state`."""
     await follow_cursors(
         "tools/list", lambda page: session.list_tools(params=page), state, max_pages
     )
@@ -173,10 +172,10 @@ async def follow_cursors(
     state: SessionState,
     max_pages: int,
 ) -> None:
-    """Ask for every page of a list.
+    """Request every page of a list.
 
     Raises:
-        EndlessListError: a cursor came back, or there are more than `max_pages`.
+        EndlessListError: a cursor was repeated, or there are more than `max_pages`.
     """
     from mcp.types import PaginatedRequestParams
 
@@ -186,7 +185,7 @@ async def follow_cursors(
         state.request = method if page == 1 else f"{method} (page {page})"
         answer = await ask(PaginatedRequestParams(cursor=cursor))
         cursor = answer.next_cursor
-        # Some servers write an empty cursor for "no more".
+        # Some servers end the list with an empty cursor.
         if not cursor:
             return
         if cursor in seen:
@@ -196,10 +195,10 @@ async def follow_cursors(
 
 
 class Tap:
-    """A read stream that takes the tools out of every page before the session sees it.
+    """A read stream that takes the tools out of every page before the session reads it.
 
-    The session refuses a whole page for one tool that does not fit its models. We judge
-    tools one by one, so that a bad one loses no good one beside it.
+    The session would refuse a whole page for one invalid tool. Here each tool is validated by
+    itself, so that valid tools beside it are kept.
     """
 
     def __init__(self, inner: ReadStream[SessionMessage | Exception], state: SessionState) -> None:
@@ -207,7 +206,7 @@ class Tap:
         self._state = state
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message, or what came in its place."""
+        """The next message, or an error in its place."""
         return self._look_at(await self._inner.receive())
 
     async def aclose(self) -> None:
@@ -243,7 +242,7 @@ class Tap:
 
 
 def connect(state: SessionState, stderr: TextIO) -> Connection:
-    """The streams to the server that `state` is with; its stderr goes to `stderr`."""
+    """Streams to the server of `state`; the server's stderr goes to `stderr`."""
     target = state.target
     if isinstance(target, StdioTarget):
         from mcp import StdioServerParameters, stdio_client
@@ -253,7 +252,7 @@ def connect(state: SessionState, stderr: TextIO) -> Connection:
             args=list(target.args),
             env=dict(target.env),
             cwd=target.cwd,
-            # A stray byte in a log line must not end the conversation.
+            # An invalid byte in a log line must not end the session.
             encoding_error_handler="replace",
         )
         return stdio_client(parameters, errlog=stderr)
@@ -266,7 +265,7 @@ async def _streamable(target: HttpTarget, state: SessionState) -> AsyncGenerator
 
     async with (
         _http_client(state, dict(target.headers)) as client,
-        # Registries come in one event; the SDK's 1 MiB would cut a list of a few thousand tools.
+        # A list comes in one event; the SDK's 1 MiB is too little for a few thousand tools.
         streamable_http_client(
             target.url, http_client=client, max_sse_event_size=MAX_SOURCE_BYTES
         ) as streams,
@@ -282,7 +281,7 @@ def _sse(target: HttpTarget, state: SessionState) -> Connection:
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        # Tokens come in the headers, and the limit around the whole conversation holds.
+        # Headers have the tokens, and the whole session has a timeout.
         del timeout, auth
         return _http_client(state, headers)
 
@@ -293,15 +292,15 @@ def _http_client(state: SessionState, headers: dict[str, str] | None) -> httpx2.
     import httpx2
 
     async def note(response: httpx2.Response) -> None:
-        # The GET stream beside the POSTs is optional: that it was refused says nothing. A form
-        # renews a login, elsewhere.
+        # The GET stream beside the POSTs is optional, so its refusal does not count; nor does a
+        # form, which renews a login at another server.
         if "form" in response.request.headers.get("content-type", ""):
             return
         if response.request.method == "POST" or (state.status == 0 and not state.server):
             state.status = response.status_code
             state.content_type = response.headers.get("content-type", "").partition(";")[0]
 
-    # No time limit of its own: the one around the whole conversation holds.
+    # No timeout here: the whole session has one.
     return httpx2.AsyncClient(
         headers=headers, auth=state.auth, timeout=None, event_hooks={"response": [note]}
     )
@@ -313,19 +312,19 @@ def quiet_sdk() -> AbstractContextManager[None]:
 
 
 def implementation() -> Implementation:
-    """Name and version that servers get."""
+    """Our name and version for servers."""
     from mcp.types import Implementation
 
     try:
         return Implementation(name="toolcrib", version=version("toolcrib"))
-    except PackageNotFoundError:  # run from a checkout that is not installed
+    except PackageNotFoundError:  # a checkout that is not installed
         return Implementation(name="toolcrib", version="unknown")
 
 
 # -- reasons of failure ----------------------------------------------------------------------------
 
 MAX_QUOTE_CHARS = 200
-"""Longer quotes of what a server wrote are cut: a refusal is one line."""
+"""Most characters quoted of a server's text, as a refusal is one line."""
 
 STDERR_TAIL_BYTES = 8192
 
@@ -336,13 +335,13 @@ PATH_HINTS = {False: "/mcp", True: "/sse", None: "/mcp or /sse"}
 
 
 def explain_timeout(state: SessionState, timeout_s: float, stderr_line: str) -> str:
-    """Give the reason for a server that did not finish within `timeout_s` seconds."""
+    """Reason for a server that did not finish within `timeout_s` seconds."""
     reason = f"gave no answer to {state.request} within {timeout_s:g} s"
     return _with_context(reason, state, stderr_line)
 
 
 def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
-    """Give the reason for `error`, which ended the session; `stderr_line` is the last of stderr."""
+    """Reason for `error`, which ended the session; `stderr_line` is the last line of stderr."""
     from mcp import MCPError
 
     cause = error
@@ -368,10 +367,9 @@ def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
 
 
 def last_line(stderr: TextIO) -> str:
-    """Give the last line that is not blank, cut to be quoted; empty when there is none."""
+    """Last line that is not blank, shortened; empty if there is none."""
     descriptor = stderr.fileno()
-    # By descriptor: the text layer seeks only to places that it told, and a talkative
-    # server may have written more than should be read.
+    # By descriptor, as a text file cannot seek to any place, and stderr may be too long to read.
     end = os.lseek(descriptor, 0, os.SEEK_END)
     os.lseek(descriptor, max(0, end - STDERR_TAIL_BYTES), os.SEEK_SET)
     lines = os.read(descriptor, STDERR_TAIL_BYTES).decode("utf-8", "replace").splitlines()
@@ -379,7 +377,7 @@ def last_line(stderr: TextIO) -> str:
 
 
 def _is_no_mcp_server(state: SessionState, cause: Exception) -> bool:
-    """Tell whether what answered the first request is some web server, not an MCP server."""
+    """True if the first request was answered by a web server that is no MCP server."""
     from httpx2 import HTTPStatusError, SSEError
     from mcp import MCPError
     from mcp.types import PARSE_ERROR
@@ -392,7 +390,7 @@ def _is_no_mcp_server(state: SessionState, cause: Exception) -> bool:
         return False
     if state.content_type not in ("application/json", "text/event-stream"):
         return True
-    # The SDK puts these words in for an answer without a JSON-RPC error of the server's own.
+    # The SDK's own words for an answer without a JSON-RPC error.
     made_up = ("Server returned an error response", "Not Found")
     return cause.code == PARSE_ERROR or (state.status >= CLIENT_ERROR and cause.message in made_up)
 
@@ -449,7 +447,7 @@ def _start_reason(state: SessionState, target: StdioTarget, cause: Exception) ->
 
 
 def _with_context(reason: str, state: SessionState, stderr_line: str) -> str:
-    """Add what helps to understand the reason: what the server wrote, what was saved."""
+    """Add the server's stderr, unreadable output, and the number of tools read before."""
     parts = [reason]
     if stderr_line:
         parts.append(f"stderr ended with {stderr_line!r}")

@@ -1,4 +1,4 @@
-"""Skills of one live MCP server, by the extension for skills (SEP-2640), each file verified."""
+"""Skills of one live MCP server, by the extension for skills (SEP-2640), with verified files."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
 
 
 def file_digest(content: bytes) -> str:
-    """Digest of a skill's file, as the extension writes it."""
+    """Digest of a skill's file, in the extension's format."""
     return f"sha256:{sha256(content).hexdigest()}"
 
 
 async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> None:
     """Connect and collect every skill into `state.tools`, with `files` by path or a `problem`.
 
-    The extension begins with the protocol of 2026, which a session must begin with.
+    The extension needs the protocol of 2026, so that is the first handshake.
     """
     from mcp import ClientSession
     from mcp.types import PaginatedResult, Request
@@ -78,7 +78,7 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
 
 
 async def _fetch_files(session: ClientSession, entry: dict[str, Any]) -> dict[str, Any]:
-    """Entry with the texts of its files, or the reason why it cannot be used."""
+    """Entry with the texts of its files, or with a `problem`."""
     try:
         files: dict[str, str | None] = {}
         left = MAX_SKILL_CHARS
@@ -95,7 +95,7 @@ async def _fetch_files(session: ClientSession, entry: dict[str, Any]) -> dict[st
 
 
 def _listed_files(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Files of a skill by path below its folder; raises ValueError for one outside, or too many."""
+    """Files of a skill by path; raises ValueError for a file outside its folder, or too many."""
     folder = str(entry["uri"]).removesuffix(SKILL_FILE)
     files = {str(file["uri"]): file for file in filter(is_object, list_of(entry["resources"]))}
     if not 0 < len(files) <= MAX_FILES:
@@ -106,7 +106,7 @@ def _listed_files(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 async def _text(session: ClientSession, file: Mapping[str, Any]) -> str | None:
-    """Text of a file; None for a binary one. Raises ValueError for another than was announced."""
+    """Text of a file; None for a binary file. Raises ValueError if its digest is wrong."""
     from mcp.types import TextResourceContents
 
     contents = (await session.read_resource(file["uri"])).contents
@@ -117,7 +117,7 @@ async def _text(session: ClientSession, file: Mapping[str, Any]) -> str | None:
         for each in contents
     )
     if (file_digest(content), len(content)) != (file["digest"], file["size"]):
-        raise ValueError(f"{file['uri']} is not what its digest says")
+        raise ValueError(f"{file['uri']} does not have the digest that the server lists")
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -125,17 +125,17 @@ async def _text(session: ClientSession, file: Mapping[str, Any]) -> str | None:
 
 
 class McpSkillsReader(McpLiveReader):
-    """Asks one running (HTTP) or started (stdio) server for its skills.
+    """Reads the skills of one running (HTTP) or started (stdio) server.
 
-    Only where `--format` names it: every file of every skill is read, for the audit. A skill of
-    another content than its digests or its front matter say is refused.
+    Only used by `--format`, as it reads every file of every skill, for the audit. A skill whose
+    files differ from the listed digests or front matter is refused.
     """
 
     format: ClassVar[str] = "mcp-skills"
     follow: ClassVar[Follow] = staticmethod(follow_skills)
 
     def recognises(self, source: Source) -> bool:
-        """Recognise nothing: a server is asked for its tools unless the format is named."""
+        """Recognise nothing: without `--format` a server's tools are read."""
         del source
         return False
 
@@ -152,6 +152,6 @@ class McpSkillsReader(McpLiveReader):
                 yield Refusal(source, place, str(error))
                 continue
             if front != entry.get("frontmatter"):
-                yield Refusal(source, place, "its front matter is not what the list says")
+                yield Refusal(source, place, "its front matter differs from the server's list")
                 continue
             yield skill_spec(source, front, body, files, server)

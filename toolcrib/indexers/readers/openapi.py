@@ -28,7 +28,7 @@ HINTS = {
     **{method: {"readOnlyHint": True} for method in ("get", "head", "query")},
     "delete": {"destructiveHint": True},
 }
-"""Hints of MCP that a method implies."""
+"""MCP hints that a method implies."""
 
 READABLE_VERSION = re.compile(r"2\.0|3\.\d+(\.\d+)?")
 
@@ -37,30 +37,30 @@ GENERIC_STEM = re.compile(
     r"(?:[-_.]?v?\d+(?:\.\d+)*)?",
     re.IGNORECASE,
 )
-"""Stem of a file that is called so whatever the service."""
+"""Stem of a file with a generic name, which tells nothing about the service."""
 
 
 class OpenApiReader:
     """Reads Swagger 2.0 and OpenAPI 3.x, JSON or YAML, in one file.
 
-    A tool is named by its `operationId`, or by method and path: `GET /orders/{id}/items`
-    is `get_orders_id_items`; so is one whose `operationId` is taken. Webhooks and callbacks are
-    calls to the client, so no tools. Extensions named like a field or a hint of ours
-    (`x-sensitivity`, `x-safety-tags`, `x-destructiveHint`) become that field.
+    A tool is named by its `operationId`, or if that is missing or taken, by method and path:
+    `GET /orders/{id}/items` is `get_orders_id_items`. Webhooks and callbacks are calls to the
+    client, and no tools. Extensions named like a field or a hint of ours (`x-sensitivity`,
+    `x-safety-tags`, `x-destructiveHint`) become that field.
     """
 
     format: ClassVar[str] = "openapi"
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the file is an object with `openapi` or `swagger`."""
+        """True if the file is an object with `openapi` or `swagger`."""
         sample = source.sample
         return isinstance(sample, dict) and ("openapi" in sample or "swagger" in sample)
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every operation; its server is `server`, or else the file's stem.
+        """Yield every operation; its server is `server`, else the file's stem.
 
-        A stem such as `openapi` names nothing: then the title or the host is the server.
+        For a generic stem such as `openapi`, the title or the host is the server.
         """
         document = source.data
         if not is_object(document):
@@ -76,7 +76,7 @@ class OpenApiReader:
 
 
 def _server_name(document: dict[str, Any], stem: str) -> str:
-    """The stem of a file; where that names nothing, the title or the host of its document."""
+    """The stem of a file; for a generic stem, the title or the host of its document."""
     if not GENERIC_STEM.fullmatch(stem):
         return stem
     servers = list_of(document.get("servers"))
@@ -100,12 +100,12 @@ class _Operations:
         self._places: dict[str, str] = {}
 
     def read(self) -> Reading:
-        """Yield every operation as a tool, or what is wrong with it."""
+        """Yield every operation as a tool or a refusal."""
         paths: Any = self._document.get("paths") or {}
         if not is_object(paths):
             raise self._source.error(f"must be an object, not {kind_of(paths)}", "paths")
         for path, item in paths.items():
-            # Extensions may stand among the paths; a path begins with a slash.
+            # Extensions may be among the paths, which start with a slash.
             if path.startswith("x-"):
                 continue
             try:
@@ -130,7 +130,7 @@ class _Operations:
         return item
 
     def _name(self, method: str, path: str, given: Any, place: str) -> Any:
-        """Name of an operation: as it is given, unless an earlier operation has it."""
+        """Name of an operation: as given, unless an earlier operation has the name."""
         by_path = _slug(method, path)
         numbered = (f"{by_path}_{number}" for number in count(2))
         names = chain((given, by_path), numbered)
@@ -174,7 +174,7 @@ class _Operations:
         yield build_spec(self._source.name, place, fields)
 
     def _output_schema(self, operation: dict[str, Any]) -> dict[str, Any] | None:
-        """Give the schema of the first successful response that has one."""
+        """Schema of the first successful response with a schema."""
         responses: Any = operation.get("responses") or {}
         if not is_object(responses):
             raise ValueError(f"responses: must be an object, not {kind_of(responses)}")
@@ -195,7 +195,7 @@ def _slug(method: str, path: str) -> str:
 
 
 def _description(operation: dict[str, Any]) -> Any:
-    """Give summary and description as two paragraphs, or one where they say the same."""
+    """Summary and description as two paragraphs; one paragraph if they are equal."""
     summary, description = operation.get("summary"), operation.get("description")
     if not (isinstance(summary, str) and isinstance(description, str)):
         return description or summary
@@ -207,13 +207,13 @@ def _description(operation: dict[str, Any]) -> Any:
 # -- schemas ---------------------------------------------------------------------------------------
 
 NULLABLE = ("nullable", "x-nullable")
-"""Keywords that allow null: of OpenAPI 3.0, and the extension of Swagger 2, which has none."""
+"""Keywords that allow null: OpenAPI 3.0's, and an extension for Swagger 2, which has none."""
 
 NOT_JSON_SCHEMA = frozenset(
     {*NULLABLE, "discriminator", "xml", "externalDocs", "$schema", "$id", "$anchor"}
     | {"$recursiveAnchor", "$dynamicAnchor"}
 )
-"""Keywords that only OpenAPI knows, or that point at what is no longer there."""
+"""Keywords that only OpenAPI has, or whose targets are dropped."""
 
 BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
@@ -222,9 +222,9 @@ SCHEMA_PARTS = ("allOf", *UNIONS)
 
 
 class _Schemas:
-    """The schemas of one document, each written out and translated once.
+    """Schemas of one document, each written out and translated once.
 
-    Properties that are `hidden` (`readOnly` to a caller, `writeOnly` in an answer) are left out.
+    `hidden` properties (`readOnly` in a request, `writeOnly` in an answer) are left out.
     """
 
     def __init__(self, references: References, hidden: str) -> None:
@@ -234,7 +234,7 @@ class _Schemas:
         self._plain_schemas: dict[str, Any] = {}
 
     def plain(self, schema: Any) -> dict[str, Any]:
-        """Give `schema` as JSON Schema, to be shared and not changed; {} for true or none.
+        """Convert `schema` to JSON Schema, shared and not to be changed; {} for true or none.
 
         Raises ValueError for a reference that cannot be followed.
         """
@@ -273,7 +273,7 @@ class _Schemas:
         return names.union(*(self._hidden_names(p, *parts) for p in _parts_of(schema, *parts)))
 
     def of_content(self, content: Any) -> dict[str, Any] | None:
-        """Give the schema of the media type that is nearest to JSON; None without one."""
+        """Schema of the media type nearest to JSON; None without a schema."""
         media = object_of(content)
         for kind in sorted(media, key=lambda kind: "json" not in kind):
             described = object_of(self.references.follow(media[kind]))
@@ -283,10 +283,10 @@ class _Schemas:
 
 
 def as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Schema of OpenAPI 3.0 in the words of JSON Schema."""
+    """Convert a schema of OpenAPI 3.0 to JSON Schema."""
     plain = {key: value for key, value in schema.items() if key not in NOT_JSON_SCHEMA}
     for exclusive, bound in BOUNDS.items():
-        # OpenAPI 3.0 marks a bound as exclusive with true; JSON Schema repeats the number.
+        # In OpenAPI 3.0 an exclusive bound is a flag; in JSON Schema it is the number.
         if isinstance(marked := plain.get(exclusive), bool):
             del plain[exclusive]
             if marked and bound in plain:
@@ -318,7 +318,7 @@ def _parts_of(schema: dict[str, Any], *keys: str) -> list[dict[str, Any]]:
 
 
 def _without_required(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """Schema that requires none of these properties, nor do its parts."""
+    """Schema in which neither it nor its parts require these properties."""
     copy = dict(schema)
     if "required" in schema:
         copy["required"] = [name for name in _required_of(schema) if name not in names]
@@ -331,15 +331,15 @@ def _without_required(schema: dict[str, Any], names: set[str]) -> dict[str, Any]
 # -- discriminators --------------------------------------------------------------------------------
 
 BRANCH_TAG = "x-toolcrib-tag"
-"""Mark of a branch of a union: the property that tells it, and its values."""
+"""Mark of a branch of a union: the property that identifies it, and its values."""
 
 BASE_SUFFIX = " (base)"
 
 
 def _with_children(document: dict[str, Any]) -> dict[str, Any]:
-    """Document in which a schema with a discriminator is also a union of those that extend it.
+    """Document in which a schema with a discriminator is a union of its child schemas.
 
-    What they extend is that schema without the union, under a name of its own.
+    The children extend a copy of the schema without the union, under another name.
     """
     components, definitions = document.get("components"), document.get("definitions")
     if is_object(components) and is_object(schemas := components.get("schemas")):
@@ -355,7 +355,7 @@ def _with_children(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _united_schemas(schemas: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Schemas to put in the place of parents with a discriminator, and of their children."""
+    """Schemas that replace parents with a discriminator, and their children."""
     bases = {name: _bases(schema, prefix) for name, schema in schemas.items()}
     ancestors = {name: _ancestors(name, bases) for name in schemas}
     parents = [
@@ -424,7 +424,7 @@ def _target_name(reference: str) -> str:
 
 
 def _with_branch_tags(schema: dict[str, Any]) -> dict[str, Any]:
-    """Schema whose branches are marked with the property that tells them, and its values."""
+    """Schema whose branches are marked with their discriminating property and its values."""
     tag = _tag_of(schema)
     if tag is None or "defaultMapping" in schema["discriminator"]:
         return schema
@@ -443,7 +443,7 @@ def _with_branch_tags(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_tag(branch: dict[str, Any], tag: str, values: list[str]) -> dict[str, Any]:
-    """Branch that requires its tag, with the values that stand for it."""
+    """Branch that requires its tag, with the branch's values."""
     if branch.get("type") not in (None, "object"):
         return branch
     field = object_of(_fields_of(branch)[0].get(tag))
@@ -460,12 +460,12 @@ def _with_tag(branch: dict[str, Any], tag: str, values: list[str]) -> dict[str, 
 # -- parameters and bodies -------------------------------------------------------------------------
 
 SENT_BY_THE_CLIENT = frozenset({"accept", "authorization", "content-type"})
-"""Headers that OpenAPI says to ignore as parameters: they are not the caller's to choose."""
+"""Headers that OpenAPI ignores as parameters, as the HTTP client sets them."""
 
 NOT_A_SCHEMA = frozenset(
     {"name", "in", "required", "collectionFormat", "allowEmptyValue", "example", "examples"}
 )
-"""Keys beside the schema's keywords in a parameter of Swagger 2."""
+"""Keys of a Swagger 2 parameter that are no keywords of its schema."""
 
 
 def _input_schema(
@@ -473,10 +473,10 @@ def _input_schema(
 ) -> dict[str, Any]:
     """Merge path-level parameters (`shared`), the operation's own and its body.
 
-    A body's properties stand beside the parameters, those of `then`, `else` and
-    `dependentSchemas` too, none of which is required. A body that is no object, or that has
-    a property named like a parameter or `patternProperties`, becomes the property `body`.
-    Raises ValueError for a reference that cannot be followed and a parameter without name or place.
+    A body's properties become parameters, also those of `then`, `else` and `dependentSchemas`,
+    none of which is required. A body that is no object, or that has `patternProperties` or a
+    property named like a parameter, becomes the property `body`. Raises ValueError for a broken
+    reference, and for a parameter without name or place.
     """
     form = _Form(schemas)
     body: tuple[dict[str, Any], bool] | None = None
@@ -496,7 +496,7 @@ def _input_schema(
 def _parameters(
     references: References, shared: list[Any], operation: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Give the parameters in order; the operation's own replace those of its path."""
+    """Parameters in order; the operation's own replace those of its path."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     own: Any = operation.get("parameters") or []
     if not is_list(own):
@@ -512,7 +512,7 @@ def _parameters(
 
 
 class _Form:
-    """The properties gathered so far, and which of them are required."""
+    """Properties of an operation's input, and the names of required properties."""
 
     def __init__(self, schemas: _Schemas) -> None:
         self._schemas = schemas
@@ -521,7 +521,7 @@ class _Form:
         self._additional: dict[str, Any] = {}
 
     def add(self, parameter: dict[str, Any]) -> None:
-        """Add a parameter; one in another place of the same name gets the place before it."""
+        """Add a parameter; a repeated name is prefixed with the parameter's place."""
         name = parameter["name"]
         if name in self._properties:
             name = f"{parameter['in']}_{name}"
@@ -549,7 +549,7 @@ class _Form:
         return [each[key] for each in examples for key in ("dataValue", "value") if key in each]
 
     def add_body(self, schema: dict[str, Any], *, required: bool) -> None:
-        """Add a request body; a body that may be left out requires none of its properties."""
+        """Add a request body; the properties of an optional body are optional."""
         properties, needed = _body_fields(schema)
         if not properties or properties.keys() & self._properties.keys():
             name = "body" if "body" not in self._properties else "request_body"
@@ -565,15 +565,15 @@ class _Form:
             self._required.append(name)
 
     def schema(self) -> dict[str, Any]:
-        """Give everything gathered as the schema of one object."""
+        """Schema of one object with all properties."""
         required = {"required": self._required} if self._required else {}
         return {"type": "object", "properties": self._properties, **required, **self._additional}
 
 
 def _body_fields(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Properties and required names of a body that can stand beside parameters; else none.
+    """Properties and required names of a body that can be merged with parameters; else none.
 
-    A body with `patternProperties` cannot: the name of a parameter may fit a pattern too.
+    A body with `patternProperties` cannot: a parameter's name may match a pattern.
     """
     if not _has_properties(schema) or "patternProperties" in schema:
         return {}, set()
@@ -584,7 +584,7 @@ def _body_fields(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def _conditional_fields(schema: dict[str, Any]) -> dict[str, Any]:
-    """Properties that an object has in some cases alone, each for any of its cases."""
+    """Conditional properties of an object, each with the schemas of all its cases."""
     dependent = object_of(schema.get("dependentSchemas")).values()
     cases = [c for c in (schema.get("then"), schema.get("else"), *dependent) if is_object(c)]
     inner = map(_conditional_fields, (*cases, *_parts_of(schema, *SCHEMA_PARTS)))
@@ -592,16 +592,16 @@ def _conditional_fields(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _additional_properties(schema: dict[str, Any]) -> dict[str, Any]:
-    """The keyword for properties without a name of their own, of an object or a part of it."""
+    """Keyword for unnamed properties, of an object or a part of it."""
     key = "additionalProperties"
     found = next((p for p in (schema, *_parts_of(schema, "allOf")) if key in p), None)
     return {} if found is None else {key: found[key]}
 
 
 def _fields_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Give properties and required names, those of all parts and branches together.
+    """Properties and required names of a schema with all its parts and branches.
 
-    Of the branches of a union, only what each requires is required.
+    Properties of a union are required only if all branches require them.
     """
     properties: dict[str, Any] = {}
     required = set(_required_of(schema))
@@ -619,18 +619,18 @@ def _fields_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def _fields_of_any(branches: list[dict[str, Any]]) -> dict[str, Any]:
-    """Fields of all branches, of which one holds."""
+    """Joint fields of the branches of a union."""
     names = dict.fromkeys(name for fields in branches for name in fields)
     return {name: _either([each[name] for each in branches if name in each]) for name in names}
 
 
 def _has_properties(schema: dict[str, Any]) -> bool:
-    """Tell whether an object has properties of its own, beside those of the branches of unions."""
+    """True if an object has properties outside the branches of unions."""
     return bool(_properties_of(schema)) or any(map(_has_properties, _parts_of(schema, "allOf")))
 
 
 def _add_fields(fields: dict[str, Any], more: dict[str, Any]) -> None:
-    """Add the fields of a second schema that holds too."""
+    """Add the fields of a second schema, which applies too."""
     for name, field in more.items():
         first = fields.get(name)
         if is_object(first) and is_object(field):
@@ -641,7 +641,7 @@ def _add_fields(fields: dict[str, Any], more: dict[str, Any]) -> None:
 
 
 def _either(fields: list[Any]) -> Any:
-    """Give one schema for a field that is another in each branch of a union."""
+    """Schema of a field that differs in the branches of a union."""
     different = [field for index, field in enumerate(fields) if field not in fields[:index]]
     if len(different) == 1:
         return different[0]

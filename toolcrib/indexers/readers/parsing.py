@@ -1,4 +1,4 @@
-"""Text to plain data: JSON and YAML, strict, bounded in depth and in what aliases blow up to."""
+"""Parsing of JSON, YAML and TOML: strict, with bounded depth and alias expansion."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 MAX_DOCUMENT_DEPTH = 200
-"""Deeper nesting is refused: no real schema has it, and whatever walks it would overflow."""
+"""Deeper nesting is refused: real schemas are flatter, and recursion would overflow."""
 
 MAX_ALIASED_NODES = 1_000_000
-"""Most nodes that YAML aliases may add when written out; a few lines can ask for billions."""
+"""Most nodes that YAML aliases may add; a few lines could add billions."""
 
 
 def decode(content: bytes) -> str:
-    """UTF-8 to text, a leading byte order mark dropped; raises ValueError with the position."""
+    """Decode UTF-8 without a leading byte order mark; raises ValueError with the position."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -31,7 +31,7 @@ def decode(content: bytes) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Parse one JSON value; raises ValueError saying what is wrong, at which line and column."""
+    """Parse one JSON value; raises ValueError with reason, line and column."""
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -42,7 +42,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_toml(text: str) -> Any:
-    """Parse a TOML document; raises ValueError saying what is wrong, at which line and column."""
+    """Parse a TOML document; raises ValueError with reason, line and column."""
     try:
         return tomllib.loads(text)
     except ValueError as error:
@@ -50,14 +50,14 @@ def parse_toml(text: str) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse one YAML document, scalars read as YAML 1.2 does (`no` is text, not false).
+    """Parse one YAML document, with scalars as in YAML 1.2 (`no` is text, not false).
 
-    Raises ValueError saying what is wrong, at which line and column; also for nesting deeper
-    than `MAX_DOCUMENT_DEPTH`, aliases that contain themselves or add more than `MAX_ALIASED_NODES`.
+    Raises ValueError with reason, line and column; also for nesting deeper than
+    `MAX_DOCUMENT_DEPTH`, and aliases that contain themselves or add more than `MAX_ALIASED_NODES`.
     """
     try:
-        # The events come first, as they cost a seventh of loading and neither deep
-        # nesting (libyaml's composer overflows the C stack) nor aliases can hurt there.
+        # The check reads events, at a seventh of the cost of loading: deep nesting (which overflows
+        # libyaml's C stack) and aliases are harmless there.
         _Expansion().measure(text)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 -- it builds plain data only
     except (yaml.YAMLError, ValueError) as error:
@@ -72,13 +72,13 @@ def _in_one_line(error: Exception) -> str:
         problem = f"{error.context} {problem}"
     mark = error.problem_mark or error.context_mark
     if mark and problem.startswith("exceeded maximum nesting"):
-        # Of libyaml, which reads ahead: its own limit is met before ours.
+        # An error of libyaml, which reads ahead and so meets its own limit before ours.
         return f"nested deeper than {MAX_DOCUMENT_DEPTH} levels at line {mark.line + 1}"
     return f"{problem} at line {mark.line + 1} column {mark.column + 1}" if mark else problem
 
 
 class _Expansion:
-    """Counts, event by event, the nodes a document has once its aliases are written out."""
+    """Counts, by events, the nodes of a document with its aliases written out."""
 
     def __init__(self) -> None:
         self._open_nodes: list[tuple[str | None, int]] = []
@@ -87,7 +87,7 @@ class _Expansion:
         self._size = 0
 
     def measure(self, text: str) -> None:
-        """Raise ValueError when the document is too deep or its aliases grow too large."""
+        """Raise ValueError if the document is too deep, or its aliases add too much."""
         events = cast("Iterator[yaml.Event]", yaml.parse(text, Loader=_Loader))  # pyright: ignore[reportUnknownMemberType]
         for event in events:
             if isinstance(event, yaml.CollectionStartEvent):
@@ -119,7 +119,7 @@ class _Expansion:
         line, name = event.start_mark.line + 1, event.anchor
         if any(anchor == name for anchor, _ in self._open_nodes):
             raise ValueError(f"alias *{name} at line {line} contains itself")
-        # An alias without an anchor is left to the loader, which says so.
+        # The loader reports an alias without an anchor.
         size = self._sizes.get(name, 0)
         self._size += size
         self._aliased_nodes += size
@@ -133,15 +133,15 @@ class _Expansion:
 if TYPE_CHECKING:
     _SafeLoader = yaml.SafeLoader
 else:
-    # Ten times as fast, where PyYAML was built with libyaml.
+    # Ten times as fast, if PyYAML was built with libyaml.
     _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_SafeLoader):
-    """Builds plain data only: mappings with text keys, lists, text, numbers, true, false, null."""
+    """Builds only plain data: mappings with text keys, lists, text, numbers, true, false, null."""
 
     def construct_mapping(self, node: Node, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
-        """Build a mapping whose keys are the text that stands there (`200:` is "200")."""
+        """Build a mapping with its keys as text (`200:` is "200")."""
         if not isinstance(node, MappingNode):
             raise ConstructorError(None, None, "expected a mapping", node.start_mark)
         self.flatten_mapping(node)  # pyright: ignore[reportUnknownMemberType]
@@ -153,7 +153,7 @@ class _Loader(_SafeLoader):
         return mapping
 
 
-# YAML 1.1 reads `no` as false, 2024-01-01 as a date and 12:30 as 750; none is meant here.
+# YAML 1.1 reads `no` as false, 2024-01-01 as a date and 12:30 as 750, which nobody means here.
 _SCALARS = {
     "null": ("~nN", r"~|null|Null|NULL|"),
     "bool": ("tTfF", r"true|True|TRUE|false|False|FALSE"),

@@ -39,28 +39,28 @@ INTEGRATIONS = {
     "llama_index": "llama_index",
     "pydantic_ai": "pydantic_ai",
 }
-"""Our module for a framework, by the framework's package: it turns a tool into a specification."""
+"""Integration that converts a framework's tools, by the framework's package."""
 
 
 class PythonReader:
-    """Reads `module:attribute` and `path/to/file.py:ATTRIBUTE`, by importing it.
+    """Reads `module:attribute` and `path/to/file.py:ATTRIBUTE`, by importing the module.
 
-    The attribute is a function, a tool of LangChain or the MCP SDK, a definition as a file may
-    hold it, or a list or dict of these; in a dict, a function is named by its key. Importing runs
-    the module, so this happens only to what a user names, never to files found in a folder.
+    The attribute is a function, a tool of LangChain or the MCP SDK, a definition as in a file, or
+    a list or dict of these; in a dict, a function is named by its key. Importing runs the module,
+    so only modules that a user names are read, never files found in a folder.
     """
 
     format: ClassVar[str] = "python"
     reaches_out: ClassVar[bool] = True
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the name is of this form; imports nothing."""
+        """True if the name has this form; imports nothing."""
         match = NAME.fullmatch(source.name)
         # `stdio:COMMAND` names an MCP server.
         return source.path is None and match is not None and match["module"] != "stdio"
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every tool; its server is `server` or else the module's last name."""
+        """Yield every tool; its server is `server`, else the last part of the module's name."""
         match = NAME.fullmatch(source.name)
         if match is None:
             raise source.error("must be named as module:attribute or path/to/file.py:ATTRIBUTE")
@@ -72,9 +72,9 @@ class PythonReader:
 
 
 def read_objects(source: str, found: Any, server: str | None) -> Reading:
-    """Yield the tool that an object is, or those that a list or dict holds.
+    """Yield the tool of an object, or the tools in a list or dict.
 
-    A dict may be a definition, or a whole document, as a file may hold it.
+    A dict may also be a definition or a whole document, as in a file.
     """
     from toolcrib.indexers.readers.registry import is_known_data, read_data
 
@@ -88,7 +88,7 @@ def read_objects(source: str, found: Any, server: str | None) -> Reading:
         except ValueError as error:
             items = [Refusal(source, place, _with_label(name, tool, str(error)))]
         except Exception as error:  # noqa: BLE001 -- what an object says of itself is anyone's code
-            items = [Refusal(source, place, f"cannot be looked at: {_first_line(error)}")]
+            items = [Refusal(source, place, f"cannot be inspected: {_first_line(error)}")]
         yield from (
             replace(item, place=item.place or place) if isinstance(item, Refusal) else item
             for item in items
@@ -96,7 +96,7 @@ def read_objects(source: str, found: Any, server: str | None) -> Reading:
 
 
 def _with_label(name: str | None, tool: Any, reason: str) -> str:
-    """Reason with the name of the object before it, where it has one."""
+    """Reason with the name of the object, if any, before it."""
     with suppress(Exception):
         label = name or getattr(tool, "__name__", None) or getattr(tool, "name", None)
         return f"{label}: {reason}" if isinstance(label, str) else reason
@@ -104,16 +104,16 @@ def _with_label(name: str | None, tool: Any, reason: str) -> str:
 
 
 def _tool_objects(found: Any) -> Iterator[tuple[str, str | None, Any]]:
-    """Give place, name if a dict says it, and object of each tool."""
+    """Place, name (the key in a dict) and object of each tool."""
     if isinstance(found, dict):
-        # Looking at an object may import modules, and so change what is gone through.
+        # A copy: inspecting an object may import modules, and so change the dict.
         for key, tool in list(cast("dict[object, Any]", found).items()):
             yield f"[{key!r}]", key if isinstance(key, str) else None, tool
     elif isinstance(found, list | tuple):
         for index, tool in enumerate(list(cast("list[Any]", found))):
             yield f"[{index}]", None, tool
     elif type(found).__name__ == "ListToolsResult":
-        # The answer of the MCP SDK, which is not imported to find out.
+        # A `ListToolsResult` of the MCP SDK, recognised without importing the SDK.
         yield from _tool_objects(found.tools)
     else:
         yield "", None, found
@@ -122,7 +122,7 @@ def _tool_objects(found: Any) -> Iterator[tuple[str, str | None, Any]]:
 def _fields(name: str | None, tool: Any) -> dict[str, Any]:
     if isinstance(tool, type):
         raise ValueError("is a class; name an object made of it")  # noqa: TRY004
-    # LangChain's `BaseTool` looks like this; it is not imported to find out.
+    # LangChain's `BaseTool`, recognised without importing LangChain.
     if all(hasattr(tool, each) for each in ("name", "description", "args_schema")):
         return _langchain_fields(tool)
     function = _wrapped_function(tool)
@@ -130,7 +130,7 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
         if (name or function.__name__) == "<lambda>":
             raise ValueError("a lambda has no name; write a function, or name it in a dict")
         return _function_fields(tool, name or function.__name__)
-    # A tool of the MCP SDK, whose own field has had both spellings.
+    # A tool of the MCP SDK, whose versions spell the field differently.
     if (hasattr(tool, "input_schema") and hasattr(tool, "icons")) or hasattr(tool, "inputSchema"):
         return tool_fields(tool.model_dump(mode="json", by_alias=True, exclude_none=True), None)
     kind = cast("type[Any]", type(tool))
@@ -156,7 +156,7 @@ def _attribute(source: Source, module: ModuleType, dotted: str) -> Any:
             raise source.error(f"there is no attribute {name!r}{hint}") from None
         except Exception as error:  # noqa: BLE001 -- a module may make its attributes up
             reason = f"{type(error).__name__}: {error}"
-            raise source.error(f"attribute {name!r} cannot be had: {reason}") from None
+            raise source.error(f"attribute {name!r} cannot be read: {reason}") from None
     return value
 
 
@@ -181,7 +181,7 @@ def _run(path: Path) -> ModuleType:
     loader = SourceFileLoader(name, str(path.absolute()))
     spec = cast("ModuleSpec", importlib.util.spec_from_loader(name, loader))
     module = importlib.util.module_from_spec(spec)
-    # Annotations written as text are resolved through this table.
+    # Annotations that are text are resolved through `sys.modules`.
     sys.modules[name] = module
     try:
         loader.exec_module(module)
@@ -193,7 +193,7 @@ def _run(path: Path) -> ModuleType:
 
 @contextmanager
 def _import_path(folder: Path) -> Generator[None]:
-    """Let the module import its neighbours, and keep what it prints out of our own output."""
+    """Let the module import its neighbours, and keep its prints out of our output."""
     before = list(sys.path)
     sys.path.insert(0, str(folder))
     try:
@@ -231,14 +231,14 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
     Raises ValueError when an annotation cannot be resolved or written as JSON Schema, and
     for parameters that cannot be passed by name.
     """
-    # pydantic takes a function for the type of its arguments; its annotations know only types.
+    # pydantic accepts a function here, although its annotations allow only types.
     taken: Any = _as_plain_function(function)
     schema = _self_contained(lambda: TypeAdapter[Any](taken).json_schema(schema_generator=_Schema))
     if schema.get("type") != "object":
         raise ValueError("takes positional-only parameters or *args; a tool is called by name")
     if _is_method_without_object(function, schema):
         raise ValueError("is a method of a class; name the method of an object made of it")
-    # Slow to import, and only needed once there is a function.
+    # Imported here, as it is slow to import and only functions need it.
     import docstring_parser
 
     text = inspect.getdoc(_wrapped_function(function)) or ""
@@ -276,7 +276,7 @@ def _as_plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Schema(GenerateJsonSchema):
-    """Leaves out, without a warning, defaults that JSON has no way to write."""
+    """Leaves out, without a warning, defaults that JSON cannot write."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -290,18 +290,18 @@ class _Schema(GenerateJsonSchema):
 
 
 def _arguments_of(tool: Any) -> dict[str, Any]:
-    # Unlike `args_schema`, the first one leaves out what LangChain injects.
+    # Unlike `args_schema`, `tool_call_schema` lacks the arguments that LangChain injects.
     model = getattr(tool, "tool_call_schema", None) or tool.args_schema
     if isinstance(model, dict):
         return cast("dict[str, Any]", model)
     if hasattr(model, "model_json_schema"):
         return model.model_json_schema(schema_generator=_Schema)
-    # LangChain still takes models of pydantic 1.
+    # LangChain still accepts models of pydantic 1.
     return model.schema()
 
 
 def _self_contained(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Make a schema and write its references out; titles only repeat the names."""
+    """Make a schema, write its references out, and drop titles, which only repeat names."""
     try:
         made = make()
     except Exception as error:  # noqa: BLE001 -- annotations are code that anyone wrote
@@ -313,13 +313,13 @@ def _self_contained(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _first_line(error: Exception) -> str:
-    # pydantic adds paragraphs of advice to programmers.
+    # pydantic's errors have paragraphs of advice for programmers.
     text = error.message if isinstance(error, PydanticErrorMixin) else str(error)
     return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"
 
 
 def _annotated_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """Give the first plain text in each parameter's `Annotated`."""
+    """First plain text in each parameter's `Annotated`."""
     texts: dict[str, str] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is Annotated:

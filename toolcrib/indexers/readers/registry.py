@@ -1,4 +1,4 @@
-"""Registry of readers: whatever a caller names or hands in becomes tools and refusals."""
+"""Registry of readers: reads tools and refusals from any source that a caller names or passes."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.records import Refusal, ToolSpec
 
 ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any] | ReadSources
-"""A file, a folder, `module:attribute` or a server's URL by name; a specification, a function
-or a LangChain tool as an object; several of these; or what was read of them before."""
+"""Name of a file, a folder, `module:attribute` or a server's URL; or a specification, a function or
+a LangChain tool; or several of these; or entries that were read before."""
 
 COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator)
-"""Types that hold several sources; a LangChain tool iterates too, over its fields."""
+"""Types of collections of sources; not any iterable, as a LangChain tool iterates its fields."""
 
 MAX_SHOWN_KEYS = 5
 """Keys of an unknown object that a message names."""
 
 MAX_SHOWN_FOLDERS = 10
-"""Folders that were passed over and are named."""
+"""Most skipped folders that a refusal names."""
 
 INSTALLED_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__"})
-"""Folders of other people's files, passed over as hidden ones are."""
+"""Folders of installed packages, which are skipped as hidden folders are."""
 
 CACHE_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".venv", ".tox", ".nox", ".cache", ".idea", "__pycache__"}
     | {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"}
 )
-"""Folders that hold no tools, and are passed over without a word."""
+"""Folders without tools, which are skipped silently."""
 
 MAX_REFUSALS_IN_A_ROW = 10_000
-"""Refused entries in a row after which a source counts as no list of tools."""
+"""Refused entries in a row after which reading stops: the source is no list of tools."""
 
 
 @cache
 def readers() -> tuple[Reader, ...]:
-    """Every reader, in the order in which they are asked: the first that recognises a source.
+    """All readers; the first that recognises a source reads it.
 
-    They import parsers of every format; a search needs none of them.
+    Imported here, as readers import parsers of every format, and a search needs none.
     """
     from toolcrib.indexers.readers.functions import FunctionsReader
     from toolcrib.indexers.readers.mcp import McpListReader, McpLiveReader, McpServersReader
@@ -77,14 +77,15 @@ def readers() -> tuple[Reader, ...]:
 
 
 def formats(*, sent: bool = False) -> tuple[str, ...]:
-    """Give the names that `--format` takes; if `sent`, those of data that a request may hold."""
+    """Names of formats for `--format`; if `sent`, only formats of data in a request."""
     return tuple(reader.format for reader in readers() if not (sent and reader.reaches_out))
 
 
 def tool_entries(source: ToolSource, server: str | None, format: str | None) -> Iterator[Entry]:
-    """Yield what a source holds, each with the source's name.
+    """Yield the entries of a source, each with the source's name.
 
-    Wrong input is yielded as a refusal. `server` overrides, `format` forces the reader.
+    Wrong input is yielded as a refusal. `server` overrides the tools' servers, `format` forces a
+    reader.
     """
     if isinstance(source, str | Path):
         name = str(source)
@@ -100,7 +101,7 @@ def tool_entries(source: ToolSource, server: str | None, format: str | None) -> 
 
 
 def _object_entries(source: Any, server: str | None, format: str | None) -> Iterator[Entry]:
-    """Entries of an object; its kind has one reader, so that a format is only checked."""
+    """Entries of an object; its type determines the reader, so `format` is only checked."""
     name = "a ToolSpec" if isinstance(source, ToolSpec) else "a Python object"
     if format is not None and format not in formats():
         yield name, Refusal(name, "", _unknown_format(format))
@@ -118,8 +119,8 @@ def read_data(
 ) -> Reading:
     """Yield the tools of a parsed document or list of definitions, as of a file called `name`.
 
-    Nothing that it names is imported, connected to or started. `format` names the reader
-    instead of letting the content decide; `server` overrides every tool's.
+    Nothing in it is imported, connected to or started. `format` forces a reader; `server`
+    overrides the tools' servers.
     """
     if content == []:
         return
@@ -135,7 +136,7 @@ def read_data(
 
 
 def is_known_data(content: Any) -> bool:
-    """Tell whether a parsed value is an object of definitions that a reader knows."""
+    """True if a reader recognises a parsed value."""
     if not is_object(content):
         return False
     source = Source.of_document("", content)
@@ -145,9 +146,8 @@ def is_known_data(content: Any) -> bool:
 def read_source(name: str, *, format: str | None = None, server: str | None = None) -> Reading:
     """Yield the tools of a file, a folder, `module:attribute` or a server, and every refusal.
 
-    `format` names the reader instead of letting the content decide; `server` overrides the
-    server of every tool. Bad input is never raised, and never silent: a source that cannot
-    be read, or that holds no tools, yields a refusal that says so.
+    `format` forces a reader; `server` overrides the tools' servers. Bad input does not raise: a
+    source that cannot be read, or has no tools, yields a refusal.
     """
     if format is not None and format not in formats():
         yield Refusal(name, "", _unknown_format(format))
@@ -176,7 +176,7 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
         source = Source(str(found), found)
         if (is_beside := COMPANION_CHECKS.get(found.name)) is not None and is_beside(source):
             continue
-        # What would start commands is left to be named.
+        # A file whose reading would start commands must be named by the user.
         if (
             format_name is None
             and found.name != SKILL_FILE
@@ -201,13 +201,13 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
 def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
     """Yield every data file below `folder`, sorted.
 
-    Folders that are hidden, or hold what was installed, are passed over. Those that may hold
-    tools are named in `hidden`.
+    Hidden folders and installed packages are skipped; those that may have tools are named in
+    `hidden`.
     """
     unreadable: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=unreadable.append):
         if SKILL_FILE in files:
-            # What else is in the folder of a skill belongs to it.
+            # All other files in the folder of a skill belong to the skill.
             folders.clear()
             yield Path(parent, SKILL_FILE)
             continue
@@ -232,7 +232,7 @@ def _read(
     server: str | None,
     unrecognised: Callable[[Source], str],
 ) -> Reading:
-    """Read a source; what is wrong with it as a whole, and that it is empty, is a refusal."""
+    """Read a source; a fault of the whole source, or an empty source, is a refusal."""
     silent = True
     try:
         for reader in known:
@@ -253,7 +253,7 @@ def _read(
 
 
 def _stop_endless_refusals(source: Source, items: Reading) -> Reading:
-    """Yield what is read; SourceError after very many refusals in a row."""
+    """Yield the items; SourceError after `MAX_REFUSALS_IN_A_ROW`."""
     in_a_row = 0
     for item in items:
         yield item
@@ -265,7 +265,7 @@ def _stop_endless_refusals(source: Source, items: Reading) -> Reading:
 
 
 def _unknown_format_reason(source: Source) -> str:
-    """Say why no reader takes it; raises SourceError when it cannot even be parsed."""
+    """Reason why no reader recognises a source; SourceError if it cannot be parsed."""
     if source.path is None:
         return "there is no such file or folder, and it is no module:attribute and no server"
     if source.path.suffix == ".py":

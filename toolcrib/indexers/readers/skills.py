@@ -16,20 +16,20 @@ from toolcrib.records import Refusal, ToolSpec
 
 SKILL_FILE = "SKILL.md"
 DEFAULT_SERVER = "skills"
-"""Server of a skill, in its id too, unless another is given."""
+"""Default server of a skill, also in its id."""
 
 FRONT_MATTER_FENCE = "---"
 PLAIN_TEXT = re.compile(
     r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{&*!#]\S*[ \t].*(?:\n[ \t].*)*)$", re.MULTILINE
 )
-"""A key of the front matter, and a text of several words or lines that is not quoted."""
+"""Key of the front matter with an unquoted text of several words or lines."""
 
 REQUIRED_FIELDS = frozenset({"name", "description"})
 SKILL_FIELDS = REQUIRED_FIELDS | {"sensitivity"}
-"""Keys that become fields; an unknown sensitivity is refused there, not ignored."""
+"""Keys that become fields of the tool; an unknown sensitivity is refused."""
 
 MAX_SKILL_DESCRIPTION_CHARS = 1_024
-"""Limit of the format."""
+"""Limit of the format of skills."""
 
 MAX_FILES = 200
 MAX_SKILL_FILE_BYTES = 64 * 1024
@@ -40,19 +40,19 @@ MAX_SKILL_CHARS = 90_000
 class SkillsReader:
     """Reads one skill: front matter, text, and the files of its folder.
 
-    The texts of files become part of the skill, so that they are audited and approved with it,
-    and whoever serves it reads no file. Links and hidden files are passed over.
+    The texts of files become part of the skill: they are audited and approved with it, and serving
+    the skill reads no file. Links and hidden files are skipped.
     """
 
     format: ClassVar[str] = "skill"
     reaches_out: ClassVar[bool] = True
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the file is called `SKILL.md`."""
+        """True for a file named `SKILL.md`."""
         return source.path is not None and source.path.name == SKILL_FILE
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield the skill, or why it is none."""
+        """Yield the skill, or a refusal."""
         try:
             front, body = front_matter_and_body(source.text)
             files = dict(_files(source.path.parent, len(body))) if source.path else {}
@@ -99,7 +99,7 @@ def front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _parse_front_matter(text: str) -> Any:
-    """Parse as YAML, or else with plain texts in quotes: hosts take `description: Note: short`."""
+    """Parse as YAML, else with unquoted texts quoted: hosts accept `description: Note: short`."""
     try:
         return parse_yaml(text)
     except ValueError:
@@ -112,7 +112,7 @@ def _parse_front_matter(text: str) -> Any:
 
 
 def _files(folder: Path, taken: int) -> Iterator[tuple[str, str | None]]:
-    """Yield the files of a skill's folder by path; None for a text that is over the limit."""
+    """Yield the files of a skill's folder by path, with None for a text beyond the limit."""
     left = MAX_SKILL_CHARS - taken
     for path in _paths(folder)[:MAX_FILES]:
         text = _text(path)
@@ -132,7 +132,7 @@ def _paths(folder: Path) -> list[Path]:
 
 
 def _text(path: Path) -> str | None:
-    """Text of a file; None for a long file or a binary one."""
+    """Text of a file; None for a long or binary file."""
     if path.stat().st_size > MAX_SKILL_FILE_BYTES:
         return None
     try:

@@ -14,25 +14,25 @@ TOOL_SPEC_FIELDS = tuple(ToolSpec.model_fields)
 class ToolSpecReader:
     """Reads `ToolSpec`s; JSON Lines are streamed, so a file of any size works.
 
-    A key that is nearly a field is refused, as it is a typing error; every other
-    unknown key is kept under `annotations`.
+    A key that resembles a field is refused as a typing error; all other unknown keys are kept
+    under `annotations`.
     """
 
     format: ClassVar[str] = "toolspec"
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Tell whether the file holds tools, none of them a provider's or an MCP definition.
+        """True if the file has tools, and no provider's or MCP definitions.
 
-        Objects with no more than name, description and input_schema are ours in JSON
-        Lines, and Anthropic's otherwise.
+        Objects with only name, description and input_schema are ours in JSON Lines, else
+        Anthropic's.
         """
         dialects = dialects_in(source)
         own = "toolspec" in dialects or ("anthropic" in dialects and source.is_lines)
         return own and not dialects & {"function", "mcp"}
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every tool; `server` overrides the field, and nothing else fills it."""
+        """Yield every tool; `server` overrides the field, which has no other default."""
         return specs_in(source, lambda tool: _fields(tool, server))
 
 
@@ -41,11 +41,11 @@ def _fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
     if mistakes := _misspelt(tool):
         raise ValueError(mistakes)
     fields = {key: value for key, value in tool.items() if key in TOOL_SPEC_FIELDS}
-    # `toolcrib show --json` tells the links too, which come from the schemas again.
+    # `toolcrib show --json` adds `links`, which are computed again.
     known = {*TOOL_SPEC_FIELDS, "links"}
     extra = {k: v for k, v in tool.items() if k not in known and v is not None}
     annotations: Any = tool.get("annotations") or {}
-    # Annotations of a wrong type are left for the validation to name.
+    # Validation reports annotations of a wrong type.
     if extra and isinstance(annotations, dict):
         fields["annotations"] = {**extra, **annotations}
     return fields if server is None else {**fields, "server": server}
