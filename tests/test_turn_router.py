@@ -164,7 +164,7 @@ def test_without_a_log_decisions_are_made_and_outcomes_taken_but_feedback_has_no
     with pytest.raises(SettingsError) as caught:
         unlogged.feedback(decision.id, route="tools")
     assert str(caught.value) == (
-        "feedback is kept in the log of decisions, and there is none: set telemetry.path"
+        "feedback needs a decision log, and there is none: set telemetry.path"
     )
 
 
