@@ -29,7 +29,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from typing_extensions import override
 
 from toolcrib import Crib, ToolSpec
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.encoders.wordpiece import WordPiece
 from toolcrib.evaluation.steps import RunRow, StepRow, load_runs
 from toolcrib.integrations.langchain import ToolcribMiddleware
@@ -189,7 +189,9 @@ def _tool(name: str, spec: ToolSpec) -> StructuredTool:
 
 def _sizes(tools: Sequence[BaseTool]) -> dict[str, int]:
     """WordPiece tokens of each definition, as OpenAI's models are shown it."""
-    pieces = WordPiece(json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes()), None)
+    pieces = WordPiece(
+        json.loads((MODELS_FOLDER / DEFAULT_MODEL / "tokenizer.json").read_bytes()), None
+    )
     made = {tool.name: json.dumps(convert_to_openai_tool(tool)) for tool in tools}
     return {name: len(pieces.encode(text).ids) for name, text in made.items()} | {SEARCH.name: 0}
 

@@ -16,7 +16,7 @@ from statistics import median
 from corpora import specs
 
 from toolcrib import ToolSpec
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.encoders.wordpiece import WordPiece
 from toolcrib.integrations.formats import export
 from toolcrib.records.definitions import in_short
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("corpora", type=Path, nargs="+")
     options = parser.parse_args()
     tokenizer = WordPiece(
-        json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes()), None
+        json.loads((MODELS_FOLDER / DEFAULT_MODEL / "tokenizer.json").read_bytes()), None
     )
 
     def tokens(tools: list[ToolSpec], format: str) -> int:

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, normalize, softmax
 
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER, BundledEncoder
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.loaders import load
 from toolcrib.indexers.points import clean
@@ -294,7 +294,7 @@ def main() -> None:
     print(json.dumps(pairs), flush=True)
     data, vectors = mine(
         parts,
-        BundledEncoder(MODELS / DEFAULT_MODEL),
+        BundledEncoder(MODELS_FOLDER / DEFAULT_MODEL),
         count=CANDIDATES,
         progress=lambda done, total: print(f"query {done} of {total}", end="\r", flush=True),
     )
@@ -303,7 +303,7 @@ def main() -> None:
     learned = train(teacher, loss, TEACHER, options.minutes)
     taught = teacher.all_vectors()
     del teacher
-    start = restore(MODELS / DEFAULT_MODEL)
+    start = restore(MODELS_FOLDER / DEFAULT_MODEL)
     with tempfile.TemporaryDirectory() as folder:
         write_folder(start, Path(folder))
         student = Encoder(Path(folder), data, device)
@@ -313,7 +313,7 @@ def main() -> None:
         mixed = {n: trained[n] + options.share * (t - trained[n]) for n, t in start.tensors.items()}
         weights = Weights(mixed, start.heads, start.tokenizer)
         write_folder(weights, Path(folder))
-        old = json.loads((MODELS / DEFAULT_MODEL / "card.json").read_bytes())
+        old = json.loads((MODELS_FOLDER / DEFAULT_MODEL / "card.json").read_bytes())
         export(weights, options.out, {key: old[key] for key in ("name", "max_tokens", "base")})
         agreed = agreement("encoder", Path(folder), options.out, data)
     training = {"teacher": learned, "student": distilled, "mix": options.share}

@@ -30,7 +30,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax, normalize, softmax
 
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.training import import_train
 from toolcrib.training.export import restore, write_for_training
 
@@ -109,7 +109,7 @@ def teacher_vectors(texts: Sequence[str], scratch: Path) -> Tensor:
     found: dict[str, Tensor] = torch.load(kept) if kept.exists() else {}
     missing = [text for text in dict.fromkeys(texts) if text not in found]
     if missing:
-        weights = restore(MODELS / DEFAULT_MODEL)
+        weights = restore(MODELS_FOLDER / DEFAULT_MODEL)
         write_for_training(weights, scratch / "teacher")
         teacher = transformers.AutoModel.from_pretrained(scratch / "teacher").eval()
         rows = tokens(Tokenizer.from_buffer(weights.tokenizer), missing, 128)

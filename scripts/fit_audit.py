@@ -31,7 +31,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from toolcrib import ToolSpec
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.indexers.audit.classifier import (
     AUDITED_KINDS,
     BUCKETS,
@@ -228,7 +228,7 @@ def fit(
     scores = first.decision_function(features(plain))
     hardest = [plain[row] for row in np.argsort(-scores)]
     start = pruned(
-        restore(going_on or MODELS / DEFAULT_MODEL),
+        restore(going_on or MODELS_FOLDER / DEFAULT_MODEL),
         [*said, *plain],
         least=LEAST,
         positions=MAX_TOKENS,

@@ -19,7 +19,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer
 
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.training.export import (
     POSITION_EMBEDDINGS,
     WORD_EMBEDDINGS,
@@ -62,7 +62,7 @@ class Network:
         start: Weights | None = None,
     ) -> None:
         torch.manual_seed(0)
-        self._start = start or restore(MODELS / DEFAULT_MODEL)
+        self._start = start or restore(MODELS_FOLDER / DEFAULT_MODEL)
         with tempfile.TemporaryDirectory() as folder:
             write_for_training(self._start, Path(folder))
             self.bert: Any = transformers.BertModel.from_pretrained(folder, add_pooling_layer=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from export_base import CARD
 
-from toolcrib.encoders.onnx import MODELS
+from toolcrib.encoders.onnx import MODELS_FOLDER
 from toolcrib.training.export import add_to_card
 
 FILES = ("model.onnx", "tokenizer.json", "card.json")
@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     source: Path = parser.parse_args().folder
-    target = MODELS / source.resolve().name
+    target = MODELS_FOLDER / source.resolve().name
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     for name in FILES:

@@ -17,7 +17,7 @@ from export_e5 import MAX_TOKENS
 from multilingual_data import ROOT, training_lines
 
 from toolcrib.encoders.language import ENCODED_LANGUAGES
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, read_card
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER, read_card
 from toolcrib.training.export import Weights, export, read_weights
 
 FOLDER = ROOT / "packages" / "toolcrib-multilingual" / "toolcrib_multilingual" / "model"
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
     weights, steps = trained_weights(options.base, options.checkpoint)
-    space = read_card(MODELS / DEFAULT_MODEL).identity
+    space = read_card(MODELS_FOLDER / DEFAULT_MODEL).identity
     card = {**CARD, "space": space, "training": {"steps": steps}}
     texts = sorted(line["text"] for line in training_lines())
     export(weights, options.out, card, texts=texts[:: -(-len(texts) // RANGE_LINES)])

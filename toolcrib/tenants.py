@@ -278,7 +278,9 @@ class _SharedStores:
 
     def names(self) -> list[str]:
         """List the namespaces ever written to, by name."""
-        return sorted({name for store in self._existing() for name in namespaces_of(store.open())})
+        return sorted(
+            {name for store in self._existing_stores() for name in namespaces_of(store.open())}
+        )
 
     def counts(self) -> tuple[int, int]:
         """Numbers of tools and passages of all namespaces."""
@@ -286,7 +288,7 @@ class _SharedStores:
 
     def clear(self, name: str) -> None:
         """Remove everything of a namespace."""
-        for store in self._existing():
+        for store in self._existing_stores():
             NamespacedStore(store.open(), name).clear()
 
     def rebuild(self, progress: Listener | None = None) -> None:
@@ -307,7 +309,7 @@ class _SharedStores:
         self._tools.close()
         self._passages.close()
 
-    def _existing(self) -> list[LazyStore]:
+    def _existing_stores(self) -> list[LazyStore]:
         """Stores that exist already; opening the others would create them."""
         return [store for store in (self._tools, self._passages) if store.exists]
 

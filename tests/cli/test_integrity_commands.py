@@ -135,7 +135,7 @@ class TestApprove:
         done = held("approve", "sums/add", stdin=typed)
         assert done.returncode == 2
         assert done.stderr.count("digest, to approve this version") == 1
-        assert "\nerror: an approval names the digest" in done.stderr
+        assert "\nerror: an approval needs the reviewed digest" in done.stderr
 
     @pytest.mark.parametrize("how", [("sums/add",), ("--all",), ("--all", "--json")])
     def test_nobody_approves_what_they_have_not_seen(self, held, how):

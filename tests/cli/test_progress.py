@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.cli.conftest import ENV
 from toolcrib import Crib, ToolSpec
 from toolcrib.cli import progress, train
-from toolcrib.cli.progress import WorkStep, counting, index_progress
+from toolcrib.cli.progress import WorkStep, index_progress, show_counts
 from toolcrib.records import IndexProgress
 
 HALF = IndexProgress(90, 100, share=0.5)
@@ -91,7 +91,7 @@ def test_a_bar_goes_by_work_and_to_and_fro_where_the_rest_is_not_known(written, 
 def test_quiet_tells_nothing(written):
     stream = written(io.StringIO())
     progress.notes.quiet = True
-    with counting("asking") as listener:
+    with show_counts("asking") as listener:
         listener("asking", 1, 2)
     assert stream.getvalue() == ""
 

@@ -11,10 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.encoders.wordpiece import MAX_WORD_CHARS, WordPiece, is_wordpiece
 
-DOCUMENT: dict[str, Any] = json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes())
+DOCUMENT: dict[str, Any] = json.loads(
+    (MODELS_FOLDER / DEFAULT_MODEL / "tokenizer.json").read_bytes()
+)
 CASED = copy.deepcopy(DOCUMENT)
 CASED["normalizer"] |= {"lowercase": False, "handle_chinese_chars": False}
 CASED["post_processor"] = {"type": "BertProcessing", "cls": ["[CLS]", 101], "sep": ["[SEP]", 102]}

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.training.export import Weights, export
 
-SHIPPED = MODELS / DEFAULT_MODEL
+SHIPPED = MODELS_FOLDER / DEFAULT_MODEL
 
 SPREAD = 0.5
 """Wide enough for random weights to tell texts apart."""

@@ -121,7 +121,7 @@ def test_parts_are_joined_and_a_required_name_has_a_property():
     [{"type": "array"}, {"type": "string"}, {"anyOf": [{"type": "string"}, {"type": "null"}]}],
 )
 def test_arguments_that_are_no_object_cannot_be_expressed(schema):
-    with pytest.raises(UnfitSchemaError, match="no object"):
+    with pytest.raises(UnfitSchemaError, match="not an object"):
         fit_schema(schema)
 
 

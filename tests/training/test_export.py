@@ -17,7 +17,7 @@ from tests.encoders.tiny_bert import SMALL, random_weights
 from tests.training import tiny
 from tests.training.tiny import SHAPE, base, jargon
 from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder, read_card
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER, BundledEncoder, read_card
 from toolcrib.errors import EncoderError, TrainingError
 from toolcrib.training.data import Example, TrainingData, from_labels, mine
 from toolcrib.training.export import (
@@ -219,7 +219,7 @@ class TestWritingForTraining:
         assert np.allclose(found, expected, atol=1e-4)
 
     def test_the_shipped_model_is_restored_as_it_runs(self, tmp_path: Path) -> None:
-        found = self._in_the_library(restore(MODELS / DEFAULT_MODEL), tmp_path / "written")
+        found = self._in_the_library(restore(MODELS_FOLDER / DEFAULT_MODEL), tmp_path / "written")
         expected = BundledEncoder().encode_documents(TEXTS)
         assert (found * expected).sum(axis=1).min() > 0.99
 

@@ -33,7 +33,7 @@ from toolcrib.training.session import (
     retrieval_evaluator,
     train,
 )
-from toolcrib.training.trainer import METRIC, EncoderTraining, LoopSettings, RerankerTraining
+from toolcrib.training.trainer import BEST_METRIC, EncoderTraining, LoopSettings, RerankerTraining
 
 IN_USE = Settings(encoder=EncoderSettings(dense="deterministic"))
 LOOP = LoopSettings(epochs=10, batch=12, rate=5e-3, checks=1, patience=10)
@@ -401,7 +401,7 @@ def test_a_data_set_keeps_the_texts_of_all_its_tools_however_few_pairs_it_gives(
 
 
 GUIDE = DeterministicEncoder()
-NAME = METRIC.removeprefix("eval_")
+NAME = BEST_METRIC.removeprefix("eval_")
 SECOND = 1 / np.log2(3)
 """nDCG of a right answer in the second place."""
 

@@ -46,7 +46,7 @@ from toolcrib.cli.output import (
     print_refused,
     print_rows,
 )
-from toolcrib.cli.progress import WorkStep, working
+from toolcrib.cli.progress import WorkStep, show_steps
 from toolcrib.clock import DAY_S
 from toolcrib.errors import (
     QueryError,
@@ -135,7 +135,7 @@ def create(
         load_settings(context.obj).gateway.profile(profile)
     grant = _grant({field: value for field, value in given.items() if value})
     expires_at = None if expires_days is None else time.time() + expires_days * DAY_S
-    with _ring(context, store, makes=True) as ring:
+    with _open_key_ring(context, store, makes=True) as ring:
         key, text = ring.create(name, grant, expires_at)
     if json:
         print_json({"key": as_json(key.listing(time.time())), "text": text})
@@ -148,7 +148,7 @@ def create(
 @app.command("list")
 def list_keys(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
     """List all keys, expired and revoked keys too, without their texts."""
-    with _ring(context, store) as ring:
+    with _open_key_ring(context, store) as ring:
         keys = [as_json(key.listing(time.time())) for key in ring.list()]
     if json:
         print_json({"keys": keys})
@@ -171,7 +171,7 @@ def revoke(
     """Revoke a key; running services refuse the key within two seconds."""
     # A user may paste the whole text of a key, which is secret and begins with the id.
     given, key = key, key.removeprefix("tc_").partition("_")[0]
-    with _ring(context, store) as ring:
+    with _open_key_ring(context, store) as ring:
         if not ring.revoke(key):
             named = [each.id for each in ring.list() if each.name == given]
             known = f", but {', '.join(named)} has this name" if named else ""
@@ -182,7 +182,9 @@ def revoke(
 
 
 @contextmanager
-def _ring(context: typer.Context, store: str | None, *, makes: bool = False) -> Generator[KeyRing]:
+def _open_key_ring(
+    context: typer.Context, store: str | None, *, makes: bool = False
+) -> Generator[KeyRing]:
     """The keys of a location, by its records database, which a running service does not lock."""
     settings = load_settings(context.obj)
     if store is not None and not makes:
@@ -283,7 +285,7 @@ def approve(
             for each in chosen:
                 review.reject(each.tool_id)
         else:
-            _require_seen(chosen, frozenset(digest or _typed_digests(chosen, json=json)))
+            _require_reviewed(chosen, frozenset(digest or _typed_digests(chosen, json=json)))
             if service is None:
                 _lock_approved(lock, settings, chosen, review.is_served)
             for each in chosen:
@@ -346,7 +348,7 @@ def _typed_digests(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
     """Digests that the user types after each tool is shown."""
     for each in chosen:
         if json:
-            raise _unseen(each)
+            raise _unreviewed_error(each)
         _print_held(each)
         err.print_json(each.spec.model_dump_json(exclude_defaults=True), ensure_ascii=True)
         asked, typed = "digest, to approve this version", ""
@@ -355,18 +357,18 @@ def _typed_digests(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
             typed = typer.prompt(asked, default="", show_default=False, err=True).strip()
         if not typed:
             err.print()
-            raise _unseen(each)
+            raise _unreviewed_error(each)
         yield typed
 
 
-def _unseen(held: Held) -> QueryError:
+def _unreviewed_error(held: Held) -> QueryError:
     return QueryError(
         f"an approval needs the reviewed digest: show {held.tool_id!r} with --list, then give its "
         "digest with --digest"
     )
 
 
-def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
+def _require_reviewed(chosen: Sequence[Held], digests: frozenset[str]) -> None:
     """Require that each tool has one of the reviewed digests."""
     for each in chosen:
         if each.digest not in digests:
@@ -431,7 +433,7 @@ def audit(
     Nothing is indexed. The exit code is 1 if a tool would be held back or could not be read.
     """
     use_logins(load_settings(context.obj))
-    with working("reading the sources") as tell:
+    with show_steps("reading the sources") as tell:
         found = [item for _, item in read_tools(sources)]
         tools = [item for item in found if isinstance(item, ToolSpec)]
         refused = [item for item in found if isinstance(item, Refusal)]

@@ -75,7 +75,7 @@ def load(name: str) -> Any:
     """Import one of `COMMANDS`."""
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(import_module(module, __package__), attribute)
-    made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
+    made = get_command(found if isinstance(found, typer.Typer) else _single_command(name, found))
     made.name, made.epilog = name, MORE_HELP
     for each in command_leaves(made):
         each.params += [param for param in _shared_options().params if param.name in SHARED_OPTIONS]
@@ -83,7 +83,7 @@ def load(name: str) -> Any:
     return made
 
 
-def _alone(name: str, command: Callable[..., Any]) -> typer.Typer:
+def _single_command(name: str, command: Callable[..., Any]) -> typer.Typer:
     made = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     made.command(name)(command)
     return made
@@ -108,13 +108,13 @@ SHARED_OPTIONS = ("quiet", "verbose")
 """Options that may stand before or after the command."""
 
 
-def _say_less(value: bool) -> bool:  # noqa: FBT001 -- typer calls it with the flag's value
+def _decrease_verbosity(value: bool) -> bool:  # noqa: FBT001 -- typer calls it with the flag's value
     if value:
         notes.quiet = True
     return value
 
 
-def _say_more(value: int) -> int:
+def _increase_verbosity(value: int) -> int:
     if value:
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger().setLevel(logging.DEBUG if value > 1 else logging.INFO)
@@ -124,7 +124,10 @@ def _say_more(value: int) -> int:
 Quiet: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", callback=_say_less, help="Print only answers, warnings and errors."
+        "--quiet",
+        "-q",
+        callback=_decrease_verbosity,
+        help="Print only answers, warnings and errors.",
     ),
 ]
 Verbose: TypeAlias = Annotated[
@@ -134,7 +137,7 @@ Verbose: TypeAlias = Annotated[
         "-v",
         count=True,
         show_default=False,
-        callback=_say_more,
+        callback=_increase_verbosity,
         help="Print the steps and the origin of errors; twice: print all log records.",
     ),
 ]
@@ -146,7 +149,7 @@ def _shared_options() -> Any:
 
     def accept_shared_options(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...
 
-    made = get_command(_alone("shared", accept_shared_options))
+    made = get_command(_single_command("shared", accept_shared_options))
     for param in made.params:
         param.expose_value = False
     return made

@@ -56,7 +56,7 @@ def classify(
         raise typer.BadParameter("give a text or --batch", param_hint="TEXT")
     given = _variables(variable or [])
     nodes = _outputs(outputs)
-    with _classifying(config, url, load_settings(context.obj)) as classify:
+    with _open_classifier(config, url, load_settings(context.obj)) as classify:
         ask = partial(classify, variables=given, outputs=nodes)
         if text is not None:
             found = ask(text)
@@ -73,7 +73,7 @@ def classify(
 
 
 @contextmanager
-def _classifying(
+def _open_classifier(
     config: Path, url: str | None, settings: Settings
 ) -> Generator[Callable[..., Classification]]:
     """Classifier by a question of a file, or of the named service."""
@@ -143,7 +143,7 @@ def select(
     """Select the capabilities that a text needs, with or without a language model."""
     if (text is None) == (batch is None):
         raise typer.BadParameter("give a text or --batch", param_hint="TEXT")
-    with _selecting(config, url, load_settings(context.obj)) as select:
+    with _open_selector(config, url, load_settings(context.obj)) as select:
         for line in lines_of(batch or "") if text is None else [text]:
             found = select(line)
             named = f"[bold]{escape(', '.join(found.active) or '(none)')}[/]"
@@ -151,7 +151,7 @@ def select(
 
 
 @contextmanager
-def _selecting(
+def _open_selector(
     config: Path | None, url: str | None, settings: Settings
 ) -> Generator[Callable[[str], CapabilitySelection]]:
     """Selector of the capabilities of a file, or of a service."""

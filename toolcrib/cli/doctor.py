@@ -38,7 +38,7 @@ from toolcrib.router.context.labels import label_sets, map_labels, unknown_label
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.folder import require_space
 
-REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
+REBUILD_COMMAND = "toolcrib index SOURCE... --store NEW_FOLDER"
 
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
@@ -129,7 +129,7 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
         dense.encode_query("is this model usable?")
         facts |= {"dense": dense.name, "dimensions": dense.dimensions}
     except ToolcribError as error:
-        health.problem(str(error), _mending_model(error, "encoder.dense: bundled"))
+        health.problem(str(error), _model_remedy(error, "encoder.dense: bundled"))
         return None
     try:
         reranker = build.make_reranker(settings)
@@ -140,12 +140,12 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
                 reranker.score("is this model usable?", ["yes"])
             facts["reranker"] = reranker.name
     except ToolcribError as error:
-        health.problem(str(error), _mending_model(error, "encoder.reranker: null"))
+        health.problem(str(error), _model_remedy(error, "encoder.reranker: null"))
         return settings.without_reranker()
     return settings
 
 
-def _mending_model(error: ToolcribError, without: str) -> str:
+def _model_remedy(error: ToolcribError, without: str) -> str:
     return f"{_install(error) or 'name an existing model'}, or set {without}"
 
 
@@ -252,10 +252,10 @@ def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
         health.problem(what, "toolcrib calibrate --labels")
 
 
-MENDING: dict[type[ToolcribError], str] = {
+REMEDIES: dict[type[ToolcribError], str] = {
     StoreLockedError: "stop the other process, or name another folder with --store",
     StoreUnavailableError: "start the Qdrant server, or correct `store` and `server.api_key`",
-    StoreDamagedError: REMAKE,
+    StoreDamagedError: REBUILD_COMMAND,
     StoreWriteError: "free space on the disk, and give this user the right to write to the folder",
     IndexMismatchError: "toolcrib index --rebuild --store {location}",
 }
@@ -263,7 +263,7 @@ MENDING: dict[type[ToolcribError], str] = {
 
 def _check_faults(crib: Crib, health: Health) -> None:
     for kind, found, mend in (
-        ("tool", crib.tools.faults(), REMAKE),
+        ("tool", crib.tools.faults(), REBUILD_COMMAND),
         ("passage", crib.knowledge.faults(), "toolcrib index-docs PATH... --store NEW_FOLDER"),
     ):
         faults = list(found)
@@ -282,7 +282,7 @@ def _check_records(location: str, settings: Settings, health: Health) -> None:
         return  # the check of the index reports this
     except ToolcribError as error:
         full = isinstance(error, StoreWriteError)
-        health.problem(str(error), MENDING[StoreWriteError] if full else "toolcrib docs backup")
+        health.problem(str(error), REMEDIES[StoreWriteError] if full else "toolcrib docs backup")
 
 
 def _check_space(location: str, health: Health) -> None:
@@ -294,7 +294,7 @@ def _check_space(location: str, health: Health) -> None:
     try:
         require_space(Path(location), MIN_FREE_BYTES)
     except StoreWriteError as error:
-        health.problem(str(error), MENDING[StoreWriteError])
+        health.problem(str(error), REMEDIES[StoreWriteError])
 
 
 def _check_index(location: str, settings: Settings, health: Health, *, deep: bool) -> None:
@@ -312,7 +312,7 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
             if deep:
                 _check_faults(crib, health)
     except ToolcribError as error:
-        kinds = (mend for kind, mend in MENDING.items() if isinstance(error, kind))
+        kinds = (mend for kind, mend in REMEDIES.items() if isinstance(error, kind))
         mend = next(kinds, "correct the cause that it names, then run toolcrib doctor again")
         health.problem(str(error), mend.format(location=location))
         return

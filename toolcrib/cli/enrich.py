@@ -17,7 +17,7 @@ from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, read_tools
 from toolcrib.cli.output import count_of, err, out, print_json, print_refusals
-from toolcrib.cli.progress import counting
+from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.enricher import (
@@ -83,7 +83,7 @@ def enrich(
     with _enrichment_file(file or folder_of(sources[0]) / ENRICHMENT_NAME, settings, file) as kept:
         if dry_run:
             current = current_lines(specs, kept.read(), name)
-            _say_dry(questions(specs, dense, current), len(current), model, json=json)
+            _print_estimate(questions(specs, dense, current), len(current), model, json=json)
             return
         with kept.locked():
             held = kept.read()
@@ -100,7 +100,7 @@ def enrich(
         told |= {"refused": list(map(as_json, refused))}
         print_json({**summary, **told, **({"review": changes} if review else {})})
     else:
-        _say(summary, report, kept.source)
+        _print_summary(summary, report, kept.source)
         print_refusals("refused", refused)
         _show(changes)
     if left:
@@ -142,7 +142,7 @@ def _ask_model(
         return EnrichmentReport(), []
     if enricher is None:
         raise SettingsError(NO_MODEL_MESSAGE)
-    with count_usage() as meter, counting("asking", lambda: KEPT_ENRICHMENTS_NOTE) as listener:
+    with count_usage() as meter, show_counts("asking", lambda: KEPT_ENRICHMENTS_NOTE) as listener:
         told = partial(listener, "asking")
         report = asyncio.run(_until_stopped(enricher, asked, told))
     return report, [as_json(each) for each in meter.usage]
@@ -168,7 +168,7 @@ async def _until_stopped(
     return await enricher.run(asked, told)
 
 
-def _say_dry(
+def _print_estimate(
     asked: Sequence[Question], current: int, chat: LanguageModel | None, *, json: bool
 ) -> None:
     model = chat.name if chat else None
@@ -187,7 +187,7 @@ def _say_dry(
     )
 
 
-def _say(summary: dict[str, int], report: EnrichmentReport, where: str) -> None:
+def _print_summary(summary: dict[str, int], report: EnrichmentReport, where: str) -> None:
     out.print(
         f"[bold]{summary['written']} written, {summary['up_to_date']} up to date[/] in "
         f"{escape(where)}"

@@ -30,7 +30,7 @@ from toolcrib.cli.options import (
     read_json,
 )
 from toolcrib.cli.output import err, out, print_choices, print_json, write_file
-from toolcrib.cli.progress import NOTHING_KEPT_NOTE, counting
+from toolcrib.cli.progress import NOTHING_KEPT_NOTE, show_counts
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError
 from toolcrib.problems import EXIT_NOT_CLEAN
@@ -195,7 +195,9 @@ def _measure_with_progress(
 ) -> ChoiceResult:
     from toolcrib.evaluation.choices import measure_choices
 
-    with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --split makes it shorter") as listener:
+    with show_counts(
+        "asking", lambda: f"{NOTHING_KEPT_NOTE}; --split makes it shorter"
+    ) as listener:
         done = partial(listener, name)
         return measure_choices(name, turns, choose, split=split or "all", progress=done)
 
@@ -304,7 +306,9 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
     """Evaluate with progress; the options are those of the runner."""
     from toolcrib.evaluation.runner import evaluate
 
-    with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener:
+    with show_counts(
+        "asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter"
+    ) as listener:
         return evaluate(sets, systems, progress=listener, **options)
 
 
@@ -322,7 +326,7 @@ def _run_steps(
         tools, runs = load_runs(folder)
         with (
             _systems(context, None, names or ["toolcrib", "rank-bm25"], indexed=False) as chosen,
-            counting("asking", lambda: NOTHING_KEPT_NOTE) as listener,
+            show_counts("asking", lambda: NOTHING_KEPT_NOTE) as listener,
         ):
             found = evaluate_steps(folder.name, tools, runs, chosen, ks, listener)
         if json:
@@ -565,11 +569,11 @@ def calibrate(
     with open_crib(context, store, writes=True, ranks=ranks) as crib:
         if labels:
             crib.learn_labels()
-            _say({"labels": "fitted", "saved": True}, json=json)
+            _print_summary({"labels": "fitted", "saved": True}, json=json)
             return
         if reset:
             crib.tools.save_calibration(None)
-            _say({"method": "default", "saved": True}, json=json)
+            _print_summary({"method": "default", "saved": True}, json=json)
             return
         data = (
             _from_feedback(crib, context, log)
@@ -579,7 +583,7 @@ def calibrate(
         fit = _fit(crib, data, split, seed)
         if not dry_run:
             crib.tools.save_calibration(fit.calibration)
-    _say(_summary(fit, saved=not dry_run), json=json)
+    _print_summary(_summary(fit, saved=not dry_run), json=json)
     _warn(fit)
 
 
@@ -634,7 +638,7 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calib
             "these queries will now be too good[/]"
         )
     kept = "the calibration in use is unchanged; the same command starts again"
-    with counting("asking", lambda: kept) as listener:
+    with show_counts("asking", lambda: kept) as listener:
         return learn(
             crib,
             data.split(*wanted),
@@ -677,7 +681,7 @@ SUMMARY_WORDS = {
 """Labels of the summary's lines on a terminal; other fields are only for `--json`."""
 
 
-def _say(summary: Mapping[str, Any], *, json: bool) -> None:
+def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:
     if json:
         print_json(summary)
         return

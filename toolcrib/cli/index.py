@@ -29,8 +29,8 @@ from toolcrib.cli.options import (
     complete_collections,
     complete_tools,
     lines_of,
-    narrowing,
     read_tools,
+    tool_filter,
 )
 from toolcrib.cli.output import (
     count_of,
@@ -103,7 +103,7 @@ def index(
             how: dict[str, Any] = {"create": not rebuild, "rebuild": rebuild, "progress": listener}
             with (
                 any_crib(context, store, url, writes=True, **how) as crib,
-                _screening(settings, store, url, off=no_audit) as screen,
+                _open_screen(settings, store, url, off=no_audit) as screen,
             ):
                 if rebuild:
                     shared = rebuild_shared(store or settings.store, settings, listener)
@@ -139,7 +139,7 @@ def _stored_enrichments(settings: Settings, read: ReadSources) -> list[Enrichmen
 
 
 @contextmanager
-def _screening(
+def _open_screen(
     settings: Settings, store: str | None, url: str | None, *, off: bool
 ) -> Generator[Screen | None]:
     """Screening of dangerous tools; None if it is off, or a service does it."""
@@ -263,7 +263,7 @@ def list_tools(
 ) -> None:
     """List the tools of the index, by id."""
     with any_crib(context, store, url, ranks=False, tools_only=True) as crib:
-        found = sorted(crib.list_tools(where=narrowing(server, tag)), key=lambda tool: tool.id)
+        found = sorted(crib.list_tools(where=tool_filter(server, tag)), key=lambda tool: tool.id)
     if json:
         print_json({"tools": export(found[:limit], "json")})
     else:

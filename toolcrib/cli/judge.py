@@ -16,7 +16,7 @@ from toolcrib import build
 from toolcrib.cli.opening import open_crib
 from toolcrib.cli.options import Json, StoreOption, Tools, lines_of, read_tools
 from toolcrib.cli.output import count_of, err, out, print_json, print_refused
-from toolcrib.cli.progress import counting
+from toolcrib.cli.progress import show_counts
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.dataset import QueryRow, read_rows
@@ -66,7 +66,7 @@ def judge(
     with (
         _crib(context, settings, tools, store) as crib,
         count_usage() as meter,
-        counting("judging", lambda: KEPT_GRADES_NOTE) as listener,
+        show_counts("judging", lambda: KEPT_GRADES_NOTE) as listener,
     ):
         told = partial(listener, "judging")
         report = asyncio.run(judge_queries(left, pools_of(crib, pool), model, file, told))
@@ -78,7 +78,7 @@ def judge(
         usage = [as_json(each) for each in meter.usage]
         print_json({**counted, **shown, "failed": list(map(as_json, failed)), "usage": usage})
     else:
-        _say(report, len(rows) - len(left), agreed, file)
+        _print_summary(report, len(rows) - len(left), agreed, file)
         for each in failed:
             err.print(f"[yellow]{escape(each.place)}[/]: {escape(each.reason)}")
     if failed:
@@ -110,7 +110,7 @@ def _crib(
         yield crib
 
 
-def _say(report: JudgeReport, before: int, agreed: Agreement | None, file: Path) -> None:
+def _print_summary(report: JudgeReport, before: int, agreed: Agreement | None, file: Path) -> None:
     fitting = sum(bool(one.relevant) for one in report.judged)
     out.print(
         f"[bold]{count_of(len(report.judged), 'request')} judged[/] into {escape(str(file))}: "

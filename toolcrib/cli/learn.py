@@ -61,7 +61,7 @@ def learn(
     asked = [from_ is not None, status, replay, undo is not None, on is not None]
     if sum(asked) > 1:
         raise typer.BadParameter("give one of --from, --status, --replay, --undo, --on, --off")
-    with _teachable(context, store, url, writes=any(asked) and not status) as crib:
+    with _open_learning_crib(context, store, url, writes=any(asked) and not status) as crib:
         if from_ is not None:
             told = _read_log(crib, context, from_)
             text = (
@@ -84,7 +84,7 @@ def learn(
 
 
 @contextmanager
-def _teachable(
+def _open_learning_crib(
     context: typer.Context, store: str | None, url: str | None, *, writes: bool
 ) -> Generator[Crib | RemoteCrib]:
     """A crib with learning; for a store even if learning is off in the settings."""

@@ -12,7 +12,7 @@ from rich.markup import escape
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, StoreOption, Url, read_tools
 from toolcrib.cli.output import count_of, out, print_json, print_refused, print_rows, write_file
-from toolcrib.cli.progress import counting
+from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SourceError
 from toolcrib.integrations.providers import Provider
 from toolcrib.problems import EXIT_NOT_CLEAN
@@ -70,7 +70,7 @@ def lint(
     from toolcrib.evaluation import lint as linter
 
     _check(sources, server, format, ignore or [])
-    with counting("reading the sources") as progress:
+    with show_counts("reading the sources") as progress:
         read = [item for _, item in read_tools(sources, server, format)] if sources else []
         refused = [item for item in read if isinstance(item, Refusal)]
         tools = [item for item in read if isinstance(item, ToolSpec)]

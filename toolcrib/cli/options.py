@@ -275,7 +275,7 @@ def _read_input(server: str | None, format: str | None) -> Iterator[Entry]:
             yield name, replace(item, source=name) if isinstance(item, Refusal) else item
 
 
-def narrowing(servers: list[str] | None, tags: list[str] | None) -> Filter | None:
+def tool_filter(servers: list[str] | None, tags: list[str] | None) -> Filter | None:
     """The filter that `--server` and `--tag` stand for."""
     return all_of(
         AnyOf("server", servers) if servers else None, AnyOf("tags", tags) if tags else None

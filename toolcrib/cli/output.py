@@ -86,10 +86,10 @@ def print_table(table: Table, *, headed: bool = False) -> None:
         return
     rows = list(zip(*(column.cells for column in table.columns), strict=True))
     for row in [[column.header for column in table.columns], *rows] if headed else rows:
-        sys.stdout.write("\t".join(map(_plain, row)) + "\n")
+        sys.stdout.write("\t".join(map(_cell_text, row)) + "\n")
 
 
-def _plain(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     """A cell's text in one line, without tabs."""
     return " ".join(Text.from_markup(cell, emoji=False).plain.replace("\t", " ").splitlines())
 
@@ -152,7 +152,7 @@ def print_refusals(what: str, refusals: Sequence[Refusal]) -> None:
     if refusals:
         out.print(f"[yellow]{len(refusals)} {what}:[/]")
     for each in refusals[:MAX_REFUSALS]:
-        out.print(f"  [yellow]{escape(_where(each))}[/]: {escape(each.reason)}")
+        out.print(f"  [yellow]{escape(_refusal_place(each))}[/]: {escape(each.reason)}")
     if len(refusals) > MAX_REFUSALS:
         out.print(f"  ... and {len(refusals) - MAX_REFUSALS} more; --json lists all")
 
@@ -160,10 +160,12 @@ def print_refusals(what: str, refusals: Sequence[Refusal]) -> None:
 def print_refused(refused: Iterable[Refusal]) -> None:
     """Print unreadable items of sources on standard error."""
     for each in refused:
-        err.print(f"[yellow]cannot be read[/] {escape(_where(each))}: {escape(each.reason)}")
+        err.print(
+            f"[yellow]cannot be read[/] {escape(_refusal_place(each))}: {escape(each.reason)}"
+        )
 
 
-def _where(refusal: Refusal) -> str:
+def _refusal_place(refusal: Refusal) -> str:
     return f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
 
 

@@ -55,7 +55,7 @@ class WorkStep:
 
 
 @contextmanager
-def working(
+def show_steps(
     first: str, kept_note: Callable[[WorkStep], str] = lambda _: "nothing was changed"
 ) -> Generator[Callable[[WorkStep], None]]:
     """Show the steps that the block reports; if Ctrl-C ends it, print its `kept_note`."""
@@ -132,7 +132,7 @@ def index_progress(
             return f"no {thing} was written; the same command starts again"
         return f"{count_of(step.done, thing)} kept; the same command does the rest"
 
-    with working(first, kept_note) as tell:
+    with show_steps(first, kept_note) as tell:
 
         def show(progress: IndexProgress) -> None:
             done, total = progress.done, progress.total
@@ -144,11 +144,11 @@ def index_progress(
 
 
 @contextmanager
-def counting(
+def show_counts(
     first: str, kept_note: Callable[[], str] = lambda: "nothing was changed"
 ) -> Generator[Callable[[str, int, int], None]]:
     """Show the progress of work by the number of its parts."""
-    with working(first, lambda _: kept_note()) as tell:
+    with show_steps(first, lambda _: kept_note()) as tell:
         yield lambda what, done, total: tell(
             WorkStep(what, done, total, done / total if total else None)
         )

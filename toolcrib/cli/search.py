@@ -22,8 +22,8 @@ from toolcrib.cli.options import (
     Url,
     complete_collections,
     lines_of,
-    narrowing,
     read_json,
+    tool_filter,
 )
 from toolcrib.cli.output import err, out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
@@ -131,7 +131,7 @@ def search(
     if as_ is not None and as_ not in FORMAT_NAMES:
         raise typer.BadParameter(f"known are {', '.join(FORMAT_NAMES)}", param_hint="--as")
     options: SearchKeywords = {
-        "where": narrowing(server, tag),
+        "where": tool_filter(server, tag),
         "gate": gate,
         "coverage": coverage,
         "least": least,

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets
 from toolcrib.cli.output import err, out, print_json, print_rows
-from toolcrib.cli.progress import counting
+from toolcrib.cli.progress import show_counts
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
 
@@ -106,7 +106,7 @@ def train(
     loop = LoopSettings(
         epochs, batch or BATCH_SIZE_BY_KIND[kind], rate=rate, checks=max(checks, 1), seed=seed
     )
-    with counting("reading", lambda: _interruption_note(out)) as listener:
+    with show_counts("reading", lambda: _interruption_note(out)) as listener:
         plan = session.TrainingPlan(
             out,
             _sets(context, datasets, store, tools, queries, seed if resplit else None)

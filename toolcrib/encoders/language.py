@@ -80,7 +80,7 @@ _WORDS = {
 }
 """Commonest words of languages in Latin letters; words that are English too are not counted."""
 
-_COMMON = """
+_COMMON_ENGLISH = """
     a about above add after again ago all am an and any anyone anything are around as ask at away
     back be because been before being between best both but buy by call can cancel change check
     compare could create day delete did different do does doing don done down each email else
@@ -96,7 +96,7 @@ _COMMON = """
     translate try turn two under until up update us use user using ve version very view want was
     way we week weekend well were what when where whether which while who whom whose why will with
     within without won work would write year yes yesterday yet you your yours"""
-_ENGLISH = frozenset(_COMMON.split())
+_ENGLISH = frozenset(_COMMON_ENGLISH.split())
 
 _ENGLISH_NAMES = frozenset(
     ("ai", "die", "fi", "ist", "las", "los", "non", "os", "pod", "ten", "til")

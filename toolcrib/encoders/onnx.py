@@ -36,7 +36,7 @@ from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError, SettingsError
 
 DEFAULT_MODEL = "toolcrib-encoder"
-MODELS = Path(__file__).parent / "models"
+MODELS_FOLDER = Path(__file__).parent / "models"
 
 VECTOR_OUTPUT, TOKENS_OUTPUT = "sentence_embedding", "token_embeddings"
 MIN_CLAUSES = 2
@@ -99,7 +99,7 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
     """
 
     def __init__(self, folder: Path | None = None, threads: int = 0) -> None:
-        super().__init__(folder or MODELS / DEFAULT_MODEL, threads)
+        super().__init__(folder or MODELS_FOLDER / DEFAULT_MODEL, threads)
 
     @classmethod
     def from_setting(cls, model: str, threads: int) -> BundledEncoder:

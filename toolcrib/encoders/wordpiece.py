@@ -37,7 +37,7 @@ _MODEL = {
 _NORMALIZER = {"type": "BertNormalizer", "clean_text": True}
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor")
 _WORD = re.compile(r"[^ ]+")
-_PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+_PLAIN_TOKEN_OPTIONS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 _Token: TypeAlias = tuple[int, int, int]
 """Id of a token, and its start and end in the text."""
@@ -52,7 +52,7 @@ def is_wordpiece(document: Mapping[str, Any]) -> bool:
         and normalizer.items() >= _NORMALIZER.items()
         and words.get("type") == "BertPreTokenizer"
         and _edge_tokens(processor) is not None
-        and all(each.items() >= _PLAIN.items() for each in document["added_tokens"])
+        and all(each.items() >= _PLAIN_TOKEN_OPTIONS.items() for each in document["added_tokens"])
     )
 
 

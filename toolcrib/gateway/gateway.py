@@ -40,7 +40,7 @@ from toolcrib.gateway.search import (
 )
 from toolcrib.gateway.skills import SkillResources, SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
-from toolcrib.indexers.writer import ListenerScope, unheard
+from toolcrib.indexers.writer import ListenerScope, ignore_all
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.settings import GatewaySettings, Settings
 from toolcrib.tenants import Tenants
@@ -69,7 +69,7 @@ class GatewayOptions:
     is_shared: bool = False
     config: tuple[McpFile, tuple[int, ...]] | None = None
     report: Reporter = _ignore_report
-    progress: ListenerScope = unheard
+    progress: ListenerScope = ignore_all
     intervals: Intervals = field(default_factory=Intervals)
 
     def scope(self, configs: Sequence[ServerConfig]) -> Scope:
@@ -95,7 +95,7 @@ class StoreThread:
         location: str,
         settings: Settings,
         report: Reporter,
-        progress: ListenerScope = unheard,
+        progress: ListenerScope = ignore_all,
     ) -> None:
         self._location, self._settings = location, settings
         self._report, self._progress = report, progress

@@ -52,7 +52,7 @@ from toolcrib.gateway.index import IS_SKILL, OPENING_MESSAGE, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
 from toolcrib.integrations.fastmcp import (
-    READS_ONLY,
+    READ_ONLY,
     SearchTool,
     ToolcribSearchTransform,
     calling_tool,
@@ -191,7 +191,11 @@ class GatewaySearch(ToolcribSearchTransform):
         self._with_passages = frozenset[str]()
         knowledge = OwnTool.FIND_KNOWLEDGE
         self._knowledge_search = SearchTool.of(
-            knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
+            knowledge,
+            KNOWLEDGE_TEXT,
+            KNOWLEDGE_PARAMETERS,
+            self._find_knowledge,
+            READ_ONLY,
         )
         self.skills = GatewaySkills(index)
         describing = _make_names_tool(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
@@ -631,7 +635,7 @@ def _make_names_tool(
         "maxItems": MAX_DESCRIBED_TOOLS,
     }
     about = "Names of tools as find_tools gave them, or ids (server/name)"
-    return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, READS_ONLY)
+    return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, READ_ONLY)
 
 
 def _with_note(tool: Tool, lead: str, about: str) -> Tool:

@@ -47,7 +47,7 @@ from toolcrib.indexers.readers.skills import (
 )
 from toolcrib.integrations.fastmcp import (
     NOT_SURE,
-    READS_ONLY,
+    READ_ONLY,
     SearchTool,
     count_parameter,
     failure,
@@ -149,10 +149,10 @@ class GatewaySkills:
         find, read = OwnTool.FIND_SKILLS, OwnTool.READ_SKILL
         self._tools: dict[str, Tool] = {
             find: SearchTool.of(
-                find, FIND_SKILLS_TEXT, FIND_SKILLS_PARAMETERS, self._find, READS_ONLY
+                find, FIND_SKILLS_TEXT, FIND_SKILLS_PARAMETERS, self._find, READ_ONLY
             ),
             read: SearchTool.of(
-                read, READ_SKILL_TEXT, READ_SKILL_PARAMETERS, self._read, READS_ONLY
+                read, READ_SKILL_TEXT, READ_SKILL_PARAMETERS, self._read, READ_ONLY
             ),
         }
 

@@ -202,14 +202,14 @@ class EnrichmentFile:
                 raise SourceError(str(self.path), "", reason) from None
             except OSError as error:
                 raise SourceError(str(self.path), "", f"cannot be written: {error}") from error
-            self._mend()
+            self._repair_last_line()
             yield
 
     def read(self) -> Enrichments:
         """Read the file; empty if it does not exist."""
         return Enrichments.read(self.path) if self.path.exists() else Enrichments("", {})
 
-    def _mend(self) -> None:
+    def _repair_last_line(self) -> None:
         """Remove an incomplete last line of a killed run, or end a complete line."""
         content = self.path.read_bytes() if self.path.exists() else b""
         start = content.rfind(b"\n") + 1

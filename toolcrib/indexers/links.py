@@ -29,36 +29,36 @@ def _word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_FIND = _word_set(
+_FIND_VERBS = _word_set(
     "search searches find finds lookup query queries resolve suggest autocomplete match locate"
 )
-_LIST = _word_set(
+_LIST_VERBS = _word_set(
     "list lists get gets all fetch fetches retrieve retrieves read show view enumerate return"
     " returns discover browse obtain obtains check load provide provides display"
 )
-_MAKE = _word_set(
+_CREATE_VERBS = _word_set(
     "create creates add new make register start starts open begin generate initiate upload"
 )
-_CHANGE = _word_set(
+_CHANGE_VERBS = _word_set(
     "update delete remove set edit modify send cancel put patch post insert move rename close"
     " archive stop run execute validate convert calculate compute download export import share"
     " reply pay book buy order assign unassign enable disable is has can test verify reset"
     " subscribe unsubscribe follow unfollow like unlike save clear apply sort replace merge restart"
     " pause resume"
 )
-_ADD = _word_set("create creates add new make register insert post upload")
-_EDIT = _word_set("update delete remove edit modify rename archive")
-_LOGIN = _word_set("login logon signin authenticate authorize connect")
-_VERBS = _FIND | _LIST | _MAKE | _CHANGE | _LOGIN
+_ADD_VERBS = _word_set("create creates add new make register insert post upload")
+_EDIT_VERBS = _word_set("update delete remove edit modify rename archive")
+_LOGIN_VERBS = _word_set("login logon signin authenticate authorize connect")
+_VERBS = _FIND_VERBS | _LIST_VERBS | _CREATE_VERBS | _CHANGE_VERBS | _LOGIN_VERBS
 _PREPOSITIONS = _word_set(
     "by for in from of with on to at using via within per and or that which whose"
 )
-_FILLING = _word_set(
+_FILLER_WORDS = _word_set(
     "info information detail details data list id ids uuid name names metadata summary profile"
     " the a an this your each all my own current api endpoint rest v1 v2 v3 v4 s unique specific"
     " valid numeric string"
 )
-_HANDLES = _word_set(
+_HANDLE_WORDS = _word_set(
     "id ids gid uid sid pid uuid guid code handle symbol slug arn ticker identifier token session"
 )
 """Last word of the name of a parameter that takes the id of an entity."""
@@ -132,11 +132,11 @@ def _entities(parameter: _Parameter, spec: ToolSpec) -> list[str] | None:
     if "or" in words:
         # `issue_id_or_key`
         words = words[: words.index("or")]
-    if words and words[-1] not in _HANDLES and _describes_id(parameter):
+    if words and words[-1] not in _HANDLE_WORDS and _describes_id(parameter):
         words = [*words, "id"]
-    if not words or words[-1] not in _HANDLES:
+    if not words or words[-1] not in _HANDLE_WORDS:
         return None
-    own = [word for word in words[:-1] if word not in _PREPOSITIONS | _FILLING]
+    own = [word for word in words[:-1] if word not in _PREPOSITIONS | _FILLER_WORDS]
     if own:
         kept = _KNOWN_TO_CALLER.intersection(own) or _CREDENTIALS.issuperset(own)
         return None if kept else [_phrase(own)]
@@ -170,7 +170,7 @@ def _entity_of_description(text: str) -> list[str]:
     for word in _LETTERS.findall(found.group(1).lower()) if found else ():
         if word in _PREPOSITIONS | {"is", "you"}:
             break
-        if word not in _FILLING | _LIST:
+        if word not in _FILLER_WORDS | _LIST_VERBS:
             words.append(word)
     return words
 
@@ -183,32 +183,32 @@ def _action(spec: ToolSpec) -> tuple[str, list[str]]:
     verb, nouns = "", list[str]()
     for word in _words(_PLACEHOLDER.sub(" ", spec.name)):
         if word in _VERBS:
-            verb = word if not verb or word in _FIND else verb
+            verb = word if not verb or word in _FIND_VERBS else verb
         elif word in _PREPOSITIONS:
             if nouns:
                 break
-        elif word not in _FILLING and not word.isdigit():
+        elif word not in _FILLER_WORDS and not word.isdigit():
             nouns.append(word)
     return verb, nouns
 
 
-def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
+def _returned_entities(spec: ToolSpec, parameters: int) -> dict[str, float]:
     """Entities whose ids a tool returns, each with a cost; lower is better."""
     verb, nouns = _action(spec)
     first = _SENTENCE.split(spec.description[:MAX_LINK_TEXT_CHARS].strip(), maxsplit=1)[0].lower()
     opening = _LETTERS.findall(first)
     verb = verb or next((w for w in opening[:3] if w in _VERBS), "")
     own = _phrase(nouns)
-    one = verb in _LIST and not any(word.endswith("s") for word in nouns[-2:])
-    makes_short_lived = verb in _MAKE and _SHORT_LIVED.intersection(own.split())
-    if verb not in _FIND | _LIST | _LOGIN and not makes_short_lived:
+    one = verb in _LIST_VERBS and not any(word.endswith("s") for word in nouns[-2:])
+    makes_short_lived = verb in _CREATE_VERBS and _SHORT_LIVED.intersection(own.split())
+    if verb not in _FIND_VERBS | _LIST_VERBS | _LOGIN_VERBS and not makes_short_lived:
         return {}
-    base = 0.05 * parameters + (0.3 if one else 0.0) + (0.0 if verb in _FIND else 1.0)
+    base = 0.05 * parameters + (0.3 if one else 0.0) + (0.0 if verb in _FIND_VERBS else 1.0)
     others = set(_schema_entities(spec.output_schema))
-    others |= {"session", "token"} if verb in _LOGIN else set()
+    others |= {"session", "token"} if verb in _LOGIN_VERBS else set()
     if not nouns:
         # `search` alone: the description names the entity.
-        skipped = _PREPOSITIONS | _FILLING | _FIND | _LIST | _MAKE
+        skipped = _PREPOSITIONS | _FILLER_WORDS | _FIND_VERBS | _LIST_VERBS | _CREATE_VERBS
         others |= {_phrase([word]) for word in opening if word not in skipped}
     given = dict.fromkeys(sorted(others)[:MAX_LINK_NAMES], base + 0.5)
     given |= {own: base}
@@ -242,7 +242,7 @@ _RECOMMENDATION = re.compile(
     r"|output|using|with|result\w*)\b[^.]{0,40}$",
     re.IGNORECASE,
 )
-_FOLLOWS = re.compile(
+_FOLLOW_UP_LEAD = re.compile(
     r"\b(?:then|next|afterwards?|later|before|monitor\w*|track|poll|pass\w*|feed)\b[^.]{0,40}$"
     r"|\b(?:usable|used?) (?:\w+ ){0,3}(?:with|in|by)\W*$",
     re.IGNORECASE,
@@ -266,7 +266,7 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
             continue
         for name in _identifiers(sentence):
             lead = sentence[max(0, name.start() - _LEAD_CHARS) : name.start()]
-            if _RECOMMENDATION.search(lead) and not _FOLLOWS.search(lead):
+            if _RECOMMENDATION.search(lead) and not _FOLLOW_UP_LEAD.search(lead):
                 found.setdefault(name.group().casefold(), "")
     return [(n, parameter) for n, parameter in found.items() if n != spec.name.casefold()][
         :MAX_LINK_NAMES
@@ -320,7 +320,7 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
         if (entities := _entities(each, spec)) is not None
     ]
     needed = {head_word(entity) for _, entities in needs for entity in entities}
-    given = _gives(spec, len(parameters))
+    given = _returned_entities(spec, len(parameters))
     words = set(_words(spec.name))
     # A tool that takes the id of an entity returns its details, not the id.
     written = spec.enrichment.goes_with if spec.enrichment else ()
@@ -330,6 +330,6 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
         recommended=tuple(_recommended_tools(spec, parameters)),
         successors=tuple(_successors(spec)),
         goes_with=tuple(dict.fromkeys((*spec.goes_with, *written)))[:MAX_LINK_NAMES],
-        action="change" if words & _EDIT else "make" if words & _ADD else "",
+        action="change" if words & _EDIT_VERBS else "make" if words & _ADD_VERBS else "",
     )
     return facts.payload()

@@ -103,12 +103,14 @@ class ToolOverlay:
         for source, item in entries:
             stated = item
             # A pattern may match a refused or held entry, so it is no mistake.
-            for pattern in self._fitting(item.id if isinstance(item, ToolSpec) else item.place):
+            for pattern in self._matching_patterns(
+                item.id if isinstance(item, ToolSpec) else item.place
+            ):
                 unmatched.pop(pattern, None)
                 if isinstance(stated, ToolSpec):
                     stated = self.entries[pattern].over(stated)
             made.append((source, stated))
         return made, [Refusal(self.source, each, "matches no tool's id") for each in unmatched]
 
-    def _fitting(self, tool_id: str) -> Sequence[str]:
+    def _matching_patterns(self, tool_id: str) -> Sequence[str]:
         return [each for each in self.entries if each == tool_id or fnmatchcase(tool_id, each)]

@@ -39,7 +39,7 @@ from toolcrib.store.payload import ENRICHED_FIELD, read_tool
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_WHY_KEPT = {
+_KEPT_REASONS = {
     "tools": "entries were refused and may stand for them",
     "passages": "sources were refused and may hold them",
 }
@@ -100,7 +100,7 @@ class _Plan(Generic[_Item]):
         if doomed and self.refused:
             reason = (
                 f"{len(doomed)} {things} are in no source, but were kept: "
-                f"{len(self.refused)} {_WHY_KEPT[things]}; mend those and prune again"
+                f"{len(self.refused)} {_KEPT_REASONS[things]}; mend those and prune again"
             )
             self.refused.append(Refusal("--prune", "", reason))
         else:
@@ -384,7 +384,7 @@ class ToolSync:
         self._store.write_meta(prefixes.changes_since(before))
         self._writer.apply(drafts, plan.removed, progress)
         if prefixes.stale:
-            self._reweigh(prefixes, drafts)
+            self._renew_lexical_vectors(prefixes, drafts)
         if self._store.is_remote:
             self._settle(known, plan)
         self._store.optimise()
@@ -416,7 +416,7 @@ class ToolSync:
             shared = shared_prefixes(sorted(names), self._lexical)
             prefixes = NamePrefixes(shared, frozenset(moved))
             self._store.write_meta(prefixes.changes_since(NamePrefixes()))
-            self._reweigh(prefixes, ())
+            self._renew_lexical_vectors(prefixes, ())
             expected = found
 
     def _prefixes(
@@ -432,7 +432,7 @@ class ToolSync:
         prefixes = shared_prefixes(sorted(names), self._lexical)
         return before.with_groups(groups, prefixes, {tool.group for tool in kept})
 
-    def _reweigh(self, prefixes: NamePrefixes, drafts: Sequence[Draft]) -> None:
+    def _renew_lexical_vectors(self, prefixes: NamePrefixes, drafts: Sequence[Draft]) -> None:
         """Renew the lexical vectors of stale groups without dense encoding; remove their marks."""
         fresh = {draft.id for draft in drafts}
         groups = pages(sorted(prefixes.stale), GROUPS_PER_REQUEST)

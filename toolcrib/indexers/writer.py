@@ -32,7 +32,7 @@ ListenerScope: TypeAlias = Callable[[], AbstractContextManager[Listener]]
 """Opens a listener for one run, and closes it with the run."""
 
 
-def unheard() -> AbstractContextManager[Listener]:
+def ignore_all() -> AbstractContextManager[Listener]:
     """Open a listener that ignores progress."""
     return nullcontext(ignore)
 

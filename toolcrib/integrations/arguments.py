@@ -192,7 +192,7 @@ def _lines(error: Any) -> Iterator[str]:
     given, value, known = error.instance, error.validator_value, _properties(error.schema)
     match error.validator:
         case "required":
-            yield from _missing(error, known)
+            yield from _missing_property_lines(error, known)
         case "additionalProperties":
             allowed = f"it knows {_list_words(known, repr)}" if known else "it takes none"
             for name in (name for name in given if name not in known):
@@ -208,13 +208,13 @@ def _lines(error: Any) -> Iterator[str]:
             yield shorten(alternatives, MAX_FAULT_CHARS)
         case "type" | "anyOf" | "oneOf" if (
             kind := _type_words({error.validator: value})
-        ) != _UNKNOWN:
+        ) != _UNKNOWN_TYPE:
             yield f"must be {kind}, not {_value_words(given)}"
         case _:
             yield shorten(str(error.message), MAX_FAULT_CHARS)
 
 
-def _missing(error: Any, known: Mapping[str, Any]) -> Iterator[str]:
+def _missing_property_lines(error: Any, known: Mapping[str, Any]) -> Iterator[str]:
     given = error.instance
     if error.parent is not None and not error.relative_path:
         # An alternative may leave types to the schema around it.
@@ -254,7 +254,7 @@ def describe_parameters(schema: Mapping[str, Any]) -> str:
     return _list_words(order, describe) or "no arguments"
 
 
-_UNKNOWN = "see its schema"
+_UNKNOWN_TYPE = "see its schema"
 
 
 def _type_words(schema: Any) -> str:
@@ -267,7 +267,7 @@ def _type_words(schema: Any) -> str:
         options = list_of(schema.get("anyOf") or schema.get("oneOf"))
         kinds = [object_of(each).get("type") for each in options]
         if not kinds or not all(isinstance(kind, str) for kind in kinds):
-            return _UNKNOWN
+            return _UNKNOWN_TYPE
     named = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
     return " or ".join(dict.fromkeys(TYPE_WORDS.get(str(kind), str(kind)) for kind in named))
 

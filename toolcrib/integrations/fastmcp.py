@@ -111,7 +111,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         )
         self._token_budget = token_budget
         self._index = VisibleTools(settings)
-        self._search_tool = self._searching(called_by)
+        self._search_tool = self._make_search(called_by)
         self._calling_tool = calling_tool(OwnTool.CALL_TOOL, CALL_DESCRIPTION, self._call)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
     def _make_call_tool(self) -> Tool:
         return self._calling_tool
 
-    def _searching(self, called_by: str) -> Tool:
+    def _make_search(self, called_by: str) -> Tool:
         async def find_tools(given: dict[str, Any], context: Context) -> ToolResult:
             needs = given.get("needs", ())
             # By default `k` has room for the first tool of every need.
@@ -162,7 +162,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
             FIND_DESCRIPTION.format(called_by),
             takes,
             find_tools,
-            READS_ONLY,
+            READ_ONLY,
             one_of=("query", "needs", "task"),
             of_hosts=HOST_PARAMETERS,
         )
@@ -331,7 +331,7 @@ def _tool_definition(tool: Tool) -> dict[str, Any]:
 
 # -- answers to a model --------------------------------------------------------------------------
 
-READS_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 """Annotations of a tool that only reads."""
 
 NOTHING_FITS = (

@@ -83,12 +83,12 @@ def _check_description(given: Definition, _: str) -> str:
 def _check_property_names(given: Definition, pattern: str) -> str:
     named = (str(name) for name in object_of(given.schema.get("properties")))
     bad = [name for name in named if not re.fullmatch(pattern, name)]
-    return f"its properties {_some(bad)} are not named {pattern}" if bad else ""
+    return f"its properties {_list_names(bad)} are not named {pattern}" if bad else ""
 
 
 def _check_root_keywords(given: Definition, words: str) -> str:
     bad = [word for word in words.split() if word in given.schema]
-    return f"its schema has {_some(bad)} at the root" if bad else ""
+    return f"its schema has {_list_names(bad)} at the root" if bad else ""
 
 
 def _check_root_type(given: Definition, _: str) -> str:
@@ -104,7 +104,7 @@ def _check_array_items(given: Definition, _: str) -> str:
 def _check_required(given: Definition, _: str) -> str:
     known = object_of(given.schema.get("properties"))
     bad = [str(name) for name in list_of(given.schema.get("required")) if name not in known]
-    return f"its schema requires {_some(bad)}, and has no such property" if bad else ""
+    return f"its schema requires {_list_names(bad)}, and has no such property" if bad else ""
 
 
 def _check_json_schema(given: Definition, _: str) -> str:
@@ -140,7 +140,7 @@ _CHECKS: dict[str, Callable[[Definition, str], str]] = {
 }
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
+def _list_names(names: Sequence[str], most: int = 5) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
 
@@ -403,19 +403,19 @@ def _fold(schema: Any) -> FitSchema | None:
         if (inner := _fold(part)) is None:
             return None
         note = f"{folded.note} {inner.note}".strip()
-        folded = FitSchema(_both(folded.schema, inner.schema), note)
+        folded = FitSchema(_merge_objects(folded.schema, inner.schema), note)
     for word in ("anyOf", "oneOf"):
         if options := list_of(schema.get(word)):
             objects = [each.schema for option in options if (each := _fold(option)) is not None]
             if not objects:
                 return None
-            either = _either(objects, folded.schema)
+            either = _merge_alternatives(objects, folded.schema)
             note = f"{folded.note} {_forms(objects, either)}".strip()
-            folded = FitSchema(_both(folded.schema, either), note)
+            folded = FitSchema(_merge_objects(folded.schema, either), note)
     return folded
 
 
-def _both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def _merge_objects(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Object with the properties of both; of different properties the first is kept."""
     named = {**first.get("properties", {})}
     for name, each in second.get("properties", {}).items():
@@ -436,7 +436,9 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str
     return {key for key in common if first[key] != second[key]}
 
 
-def _either(options: Sequence[dict[str, Any]], beside: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_alternatives(
+    options: Sequence[dict[str, Any]], beside: Mapping[str, Any]
+) -> dict[str, Any]:
     """Object that allows the properties of all options, within the limits of `beside`."""
     named: dict[str, list[Any]] = {}
     for option in options:

@@ -330,7 +330,7 @@ class AgentTools:
         for find in (self._named_by_model, self._found_by_words):
             if added := find(now, step, scope):
                 tokens += _tokens(spec for name, spec in added.items() if name in now["hidden"])
-                now = self._with(now, {name: spec.id for name, spec in added.items()}, step)
+                now = self._append_tools(now, {name: spec.id for name, spec in added.items()}, step)
         self._report(shown["names"], now, tokens, began)
         return now
 
@@ -358,7 +358,7 @@ class AgentTools:
             text,
             self.steps.added,
             scope=scope,
-            where=self._own(shown),
+            where=self._own_tools_filter(shown),
             called=_ids(shown, step.called),
             task=shown["task"].strip() or text,
         )
@@ -374,14 +374,18 @@ class AgentTools:
     ) -> tuple[str, list[str]]:
         """Answer a call of `find_tools`: a text for the model, and the names of tools to show."""
         specs = tools_wanted(
-            self.crib, arguments, scope=scope, where=self._own(shown), called=_ids(shown, called)
+            self.crib,
+            arguments,
+            scope=scope,
+            where=self._own_tools_filter(shown),
+            called=_ids(shown, called),
         )
         named = self._by_own_names(shown, specs)
         lines = [f"- {name}: {summary(spec)}" for name, spec in named.items()]
         text = "\n".join(["You can call now:", *lines]) if lines else nothing_found(arguments)
         return text, list(named)
 
-    def _own(self, shown: ShownTools) -> Filter | None:
+    def _own_tools_filter(self, shown: ShownTools) -> Filter | None:
         """Filter of the agent's own tools within the limits of the settings."""
         names = (*shown["names"], *shown["hidden"])
         return all_of(has_key(map(name_key, names)), _limits(self.crib))
@@ -398,7 +402,9 @@ class AgentTools:
                 found.setdefault(named[spec.id], spec)
         return found
 
-    def _with(self, shown: ShownTools, added: Mapping[str, str], step: RunStep) -> ShownTools:
+    def _append_tools(
+        self, shown: ShownTools, added: Mapping[str, str], step: RunStep
+    ) -> ShownTools:
         """List with added tools appended; above the limit, the oldest uncalled tools go."""
         ids = shown["ids"] | {name: added[name] for name in added if name in shown["hidden"]}
         stay = {*step.called, *added, *self.always}

@@ -192,7 +192,7 @@ class ToolSpec(FrozenModel):
     def _description_fits(cls, value: str) -> str:
         if len(value) > MAX_TOOL_DESCRIPTION_CHARS:
             raise ValueError(
-                f"{len(value):,} characters; at most {MAX_TOOL_DESCRIPTION_CHARS:,} are allowed"
+                f"{len(value):,} characters; at most {MAX_TOOL_DESCRIPTION_CHARS:,} are accepted"
             )
         return value
 

@@ -41,7 +41,7 @@ ENGINE_CONFIG_FILE = "edge_config.json"
 BLOCK_BYTES = 2**16
 """Bytes that are copied or digested at once; a block of zeros becomes a hole."""
 
-ZEROS = bytes(BLOCK_BYTES)
+ZERO_BLOCK = bytes(BLOCK_BYTES)
 
 REINDEX_HINT = "index the sources again: `toolcrib index SOURCE... --store NEW_FOLDER`"
 
@@ -243,7 +243,7 @@ def _copy_file(source: Path, target: Path) -> None:
             while start < position:
                 chunk = os.pread(reading.fileno(), min(position - start, BLOCK_BYTES), start)
                 # A file system in memory counts holes that were read as data.
-                if chunk != ZEROS[: len(chunk)]:
+                if chunk != ZERO_BLOCK[: len(chunk)]:
                     os.pwrite(write_errors.fileno(), chunk, start)
                 start += len(chunk)
 
@@ -330,7 +330,7 @@ def _digest(file: Path) -> str:
                 break
             position = start - start % BLOCK_BYTES
             block = os.pread(reading.fileno(), BLOCK_BYTES, position)
-            if block != ZEROS[: len(block)]:
+            if block != ZERO_BLOCK[: len(block)]:
                 digest = zlib.crc32(block, zlib.crc32(position.to_bytes(8), digest))
             position += BLOCK_BYTES
     return f"{digest:08x}-{size:x}"
@@ -404,7 +404,7 @@ class Generations:
                 f"named {POINTER_FILE!r}; choose an empty or new folder"
             )
 
-    def unused(self) -> Path:
+    def next_generation(self) -> Path:
         """The path of a new generation."""
         taken = [int(p.name[1:]) for p in self.folder.iterdir() if _is_generation(p.name)]
         return self.folder / f"g{max(taken, default=0) + 1:04d}"

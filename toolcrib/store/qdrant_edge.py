@@ -169,7 +169,7 @@ class EdgeStore(Store):
             if generation is None:
                 written = 0
                 require_space(path, MIN_FREE_BYTES)
-                generation = generations.unused()
+                generation = generations.next_generation()
                 create_shard(generation, layout)
                 if survives_power_cut:
                     sync_tree(generation)
@@ -387,7 +387,7 @@ class EdgeStore(Store):
                 return
             with engine_guard(self._path):
                 self._open_shard().flush()
-            fresh = self._generations.unused()
+            fresh = self._generations.next_generation()
             optimise_beside(self.generation, fresh)
             self._swap(fresh, self._open_shard().info().points_count)
 
@@ -440,7 +440,7 @@ class EdgeStore(Store):
             shutil.rmtree(place, ignore_errors=True)
             with EdgeStore.open(place, layout, survives_power_cut=False) as beside:
                 yield beside
-            fresh = self._generations.unused()
+            fresh = self._generations.next_generation()
             beside.generation.rename(fresh)
             self._swap(fresh)
 

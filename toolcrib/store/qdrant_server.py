@@ -211,7 +211,7 @@ class ServerStore(Store):
         places = [place for place, leg in enumerate(queries) if _can_match(leg)]
         found: list[list[ScoredPoint]] = [[] for _ in queries]
         batch = [_query(queries[place], self.layout, self._shard) for place in places]
-        batch += [_listing(each, self._shard) for each in listings]
+        batch += [_list_query(each, self._shard) for each in listings]
         if not batch:
             return found, []
         what = f"searching {self.name!r}"
@@ -574,7 +574,7 @@ def _query(leg: LegQuery, layout: Layout, shard: Any) -> models.QueryRequest:
     )
 
 
-def _listing(listing: ListRequest, shard: Any) -> models.QueryRequest:
+def _list_query(listing: ListRequest, shard: Any) -> models.QueryRequest:
     """Request of a listing: a query without a vector gives points by id."""
     return _Request(
         filter=_to_filter(listing.where),

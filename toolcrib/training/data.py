@@ -246,7 +246,7 @@ def split_anew(data: DataSet, seed: int = 0) -> DataSet:
 
     Near-duplicate queries stay in one split: queries of one template would leak answers.
     """
-    return replace(data, queries=_dealt(data.queries, SHARES, seed))
+    return replace(data, queries=_assign_splits(data.queries, SHARES, seed))
 
 
 def with_dev(data: DataSet, seed: int = 0) -> DataSet:
@@ -254,12 +254,12 @@ def with_dev(data: DataSet, seed: int = 0) -> DataSet:
     train = data.split(TRAIN)
     if not train or data.split(DEV):
         return data
-    dealt = iter(_dealt(train, {TRAIN: 1 - DEV_OF_TRAIN, DEV: DEV_OF_TRAIN}, seed))
+    dealt = iter(_assign_splits(train, {TRAIN: 1 - DEV_OF_TRAIN, DEV: DEV_OF_TRAIN}, seed))
     queries = (next(dealt) if query.split == TRAIN else query for query in data.queries)
     return replace(data, queries=tuple(queries))
 
 
-def _dealt(
+def _assign_splits(
     queries: Sequence[LabelledQuery], shares: dict[str, float], seed: int
 ) -> tuple[LabelledQuery, ...]:
     """The queries in their order, each with a split; a cluster stays in one split."""
@@ -345,8 +345,8 @@ def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> Trainin
             # Neighbours in a file are tools of one server, as in a turn with two steps.
             _, second = pairs[place - 1]
             relevant.add(examples[-1].positive)
-            wish = _both(wish, _imperative(second), rng)
-        query = _in_a_users_words(wish, rng)
+            wish = _join_wishes(wish, _imperative(second), rng)
+        query = _as_user_text(wish, rng)
         examples.append(Example(clean(query), positive, frozenset(relevant), source))
     return TrainingData(tuple(documents), tuple(examples), tuple(servers.values()))
 
@@ -416,13 +416,13 @@ def _imperative(purpose: str) -> str:
     return text if first[1:] != first[1:].casefold() else f"{word} {rest}".strip() or text
 
 
-def _both(first: str, second: str, rng: random.Random) -> str:
+def _join_wishes(first: str, second: str, rng: random.Random) -> str:
     pair = [first, second]
     rng.shuffle(pair)
     return rng.choice(_phrases().joints).format(*pair)
 
 
-def _in_a_users_words(wish: str, rng: random.Random) -> str:
+def _as_user_text(wish: str, rng: random.Random) -> str:
     if rng.random() < THINNED_QUERY_SHARE:
         wish = _thinned_text(wish, rng)
     verbal = wish.partition(" ")[0] in _phrases().verbs
@@ -531,7 +531,7 @@ def _with_negatives(
         barred = alike[row]
         barred[[example.positive, *example.relevant]] = True
         siblings = (servers == servers[example.positive]) & (servers != "")
-        chosen = _draw(scores[row], example.positive, barred, siblings, count, rng)
+        chosen = _draw_negatives(scores[row], example.positive, barred, siblings, count, rng)
         mined.append(replace(example, negatives=chosen))
     return mined
 
@@ -546,7 +546,7 @@ def _first_stage(
     return (weights.dense * dense + weights.lexical * lexical).astype(np.float32)
 
 
-def _draw(
+def _draw_negatives(
     scores: FloatArray,
     positive: int,
     barred: NDArray[np.bool_],

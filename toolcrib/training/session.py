@@ -13,7 +13,7 @@ import numpy as np
 
 from toolcrib import build
 from toolcrib.encoders.base import DenseEncoder
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.errors import TrainingError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.results import Evaluation, SystemResult
@@ -53,7 +53,7 @@ from toolcrib.training.trainer import (
 )
 
 BUNDLED_BASE = "bundled"
-WORK = "work"
+WORK_FOLDER = "work"
 """Subfolder of a run until it is done: checkpoints, float weights."""
 
 RERANKER_NEGATIVES = 7
@@ -118,7 +118,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingRes
             differs from the trained model.
         MissingExtraError: the extra `train` is not installed.
     """
-    work = plan.out / WORK
+    work = plan.out / WORK_FOLDER
     base = _base(plan, work)
     check_base(base, MAX_TOKENS, getattr(plan.settings, "layers", 1))
     sets = [with_dev(data, plan.seed) for data in plan.data_sets]
@@ -192,7 +192,7 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
 
 def _base(plan: TrainingPlan, work: Path) -> str:
     """Base for the trainer; the weights of our own model folders are read from the graph."""
-    folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED_BASE else Path(plan.base)
+    folder = MODELS_FOLDER / DEFAULT_MODEL if plan.base == BUNDLED_BASE else Path(plan.base)
     if not (folder / "card.json").is_file():
         return plan.base
     write_for_training(restore(folder), work / "base")

@@ -14,7 +14,7 @@ from toolcrib.training import import_train
 from toolcrib.training.data import TrainingData, batches
 
 CHECKPOINTS = "checkpoints"
-METRIC = "eval_dev_ndcg@10"
+BEST_METRIC = "eval_dev_ndcg@10"
 """Metric of the best checkpoint, where there are development queries."""
 
 StepListener = Callable[[int, int], None]
@@ -106,7 +106,7 @@ def _arguments(kind: Any, out: Path, loop: LoopSettings, examples: int, *, check
         eval_strategy="steps" if checked else "no",
         eval_steps=every if checked else None,
         load_best_model_at_end=checked,
-        metric_for_best_model=METRIC if checked else None,
+        metric_for_best_model=BEST_METRIC if checked else None,
         logging_steps=50,
         disable_tqdm=True,
         report_to="none",
@@ -114,7 +114,7 @@ def _arguments(kind: Any, out: Path, loop: LoopSettings, examples: int, *, check
     )
 
 
-def _quiet() -> None:
+def _silence_libraries() -> None:
     """Switch off the libraries' progress bars and reports in favour of our own."""
     transformers = import_train("transformers")
     transformers.utils.logging.disable_progress_bar()
@@ -178,7 +178,7 @@ def train_encoder(
     """
     st = import_train("sentence_transformers")
     loss_kind = import_train("toolcrib.training.loss").MaskedContrastiveLoss
-    _quiet()
+    _silence_libraries()
     model: Any = st.SentenceTransformer(
         base,
         model_kwargs={"attn_implementation": "eager"},
@@ -218,7 +218,7 @@ def _mix_weights(model: Any, start: dict[str, Any], share: float | None, evaluat
         found: dict[float, float] = {}
         for candidate in FIRST_WEIGHT_SHARES:
             load(candidate)
-            found[candidate] = evaluator(model)[METRIC.removeprefix("eval_")]
+            found[candidate] = evaluator(model)[BEST_METRIC.removeprefix("eval_")]
         share = max(found, key=lambda candidate: found[candidate])
     share = FIRST_WEIGHT_SHARES[-1] if share is None else share
     load(share)
@@ -286,7 +286,7 @@ def train_reranker(
     """
     ce = import_train("sentence_transformers.cross_encoder")
     listwise = import_train("toolcrib.training.loss").ListwiseLoss
-    _quiet()
+    _silence_libraries()
     import_train("transformers").set_seed(settings.loop.seed)  # the head starts at random
     model: Any = ce.CrossEncoder(
         base,

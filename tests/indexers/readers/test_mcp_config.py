@@ -93,7 +93,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"command": "x", "excludeTools": "a"}, "'excludeTools' must be a list of names, not text"),
     ({"command": "x", "tools": {"a": {}}}, "'tools' must be a list of names, not an object"),
     ({"url": "https://a", "enabled_tools": [1]}, "'enabled_tools' must be a list of names"),
-    ({"command": "x", "exclude_tags": ["a"]}, "'exclude_tags' is not read"),
+    ({"command": "x", "exclude_tags": ["a"]}, "'exclude_tags' is not supported"),
     ("npx server", "must be an object, not text"),
     (
         {"command": "x", "args": ["${A}", "${A}"], "env": {"B": "${B}"}},

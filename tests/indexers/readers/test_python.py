@@ -267,7 +267,7 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
 
 def test_an_attribute_that_fails(tmp_path: Path) -> None:
     code = "def __getattr__(name): raise ImportError('no lazy ' + name)"
-    expected = "attribute 'TOOLS' cannot be had: ImportError: no lazy TOOLS"
+    expected = "attribute 'TOOLS' cannot be read: ImportError: no lazy TOOLS"
     assert reason(write(tmp_path, code)) == expected
 
 

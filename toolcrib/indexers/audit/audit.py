@@ -33,9 +33,9 @@ from toolcrib.indexers.audit.normalise import (
     SEPARATOR,
     decodings,
     fold,
-    may_be_coded,
+    hidden_markup,
+    may_be_encoded,
     normalise,
-    unseen,
     words_of,
 )
 from toolcrib.indexers.audit.rules import signs_in
@@ -44,14 +44,14 @@ from toolcrib.text import LETTERS_OR_DIGITS
 
 # -- one specification -----------------------------------------------------------------------------
 
-_DIRECTS = re.compile(
+_INSTRUCTS_MODEL = re.compile(
     r"\b(?:model|assistant|agent|llm|ai|gpt|claude)s?\b.{0,60}\b(?:must|should|shall|call|read|put"
     r"|pass|send|attach|give|hand|include|never|always|do not)\b"
     r"|\b(?:you|always) (?:must|should|call|read|pass|send|include|attach)\b"
 )
 """Wording of a comment for a model; authors' notes to themselves are worded otherwise."""
 
-RUDE = frozenset({"authority", "conduct"})
+HARMLESS_ALONE = frozenset({"authority", "conduct"})
 """Groups of signs that are harmless alone: a tool demands to be called first, or to stay secret."""
 
 
@@ -59,21 +59,23 @@ def audit(spec: ToolSpec) -> list[Finding]:
     """Audit one specification; findings come the worst first."""
     texts = texts_of(spec)
     topic = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category}".lower()
-    found = list(_in_words(texts, topic))
-    quotes = _FIGHTS_ATTACKS.search(topic) or any(
+    found = list(_phrase_signs(texts, topic))
+    quotes = _DETECTS_ATTACKS.search(topic) or any(
         sign.severity == "warning" and not sign.group for _, sign in found
     )
     # Nearly all tools return here; the rest examines unusual texts.
     everything = SEPARATOR.join(text.text.replace(SEPARATOR, "\x01") for text in texts)
     if is_suspect(everything):
         found += ((t, sign) for t in texts for sign in hidden_signs(t.text, is_name=t.is_name))
-    if may_be_coded(everything):
+    if may_be_encoded(everything):
         order = any(sign.rule == DECODE_RUN and sign.group for _, sign in found)
-        found += ((t, sign) for t in texts for sign in _in_code(t.text, topic, has_order=order))
+        found += (
+            (t, sign) for t in texts for sign in _encoded_signs(t.text, topic, has_order=order)
+        )
     if "<" in everything or "]:" in everything:
-        found += ((text, sign) for text in texts for sign in _out_of_sight(text.text, topic))
-    found += _in_statements(spec, topic, quotes=bool(quotes))
-    found += _in_parameters(spec, texts)
+        found += ((text, sign) for text in texts for sign in _hidden_markup_signs(text.text, topic))
+    found += _statement_signs(spec, topic, quotes=bool(quotes))
+    found += _parameter_signs(spec, texts)
     # The worst finding for each rule and place.
     worst: dict[tuple[str, str], Finding] = {}
     by_severity = sorted(_strengthen(found), key=lambda one: -SEVERITIES.index(one[1].severity))
@@ -88,7 +90,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
     return list(worst.values())
 
 
-def _in_words(texts: list[ToolText], topic: str) -> Iterator[tuple[ToolText, Sign]]:
+def _phrase_signs(texts: list[ToolText], topic: str) -> Iterator[tuple[ToolText, Sign]]:
     joined = SEPARATOR.join(
         words_of(text.text) if text.is_name else text.text.replace(SEPARATOR, " ") for text in texts
     )
@@ -107,19 +109,21 @@ def _word_signs(
         yield from signs_in(low, cased, topic, names, suspicion)
 
 
-_FIGHTS_ATTACKS = re.compile(
+_DETECTS_ATTACKS = re.compile(
     r"attack|threat|inject|jailbreak|malware|phish|poison|red.?team|firewall|moderat"
 )
 """Names of tools whose texts name attacks."""
 
-WHYS: dict[StatementKind, str] = {
+REASON_BY_KIND: dict[StatementKind, str] = {
     "instruction": "it instructs the reader beyond the use of this tool",
     "preference": "it demands to be chosen over other tools",
-    "harvest": "it asks for data that the tool does not need",
+    "harvest": "it requests data that the tool does not need",
 }
 
 
-def _in_statements(spec: ToolSpec, topic: str, *, quotes: bool) -> Iterator[tuple[ToolText, Sign]]:
+def _statement_signs(
+    spec: ToolSpec, topic: str, *, quotes: bool
+) -> Iterator[tuple[ToolText, Sign]]:
     """Warnings of the classifier and of joined rules; the latter not if a tool `quotes` attacks."""
     said = list(statements(spec))
     classifier = shipped_classifier()
@@ -129,7 +133,7 @@ def _in_statements(spec: ToolSpec, topic: str, *, quotes: bool) -> Iterator[tupl
         statement, kind = said[number], AUDITED_KINDS[1 + int(odds[number].argmax())]
         shown = statement.sentence or statement.parameter
         place = ToolText(statement.place, shown)
-        yield place, Sign(kind, "warning", visible(shown), WHYS[kind], "statement")
+        yield place, Sign(kind, "warning", visible(shown), REASON_BY_KIND[kind], "statement")
         passage = statement.passage.replace(SEPARATOR, " ")
         if not quotes:
             joined = _word_signs(passage, topic, [False], float(suspicions[number]))
@@ -137,7 +141,7 @@ def _in_statements(spec: ToolSpec, topic: str, *, quotes: bool) -> Iterator[tupl
 
 
 _SECRETS = r"(?:api keys?|tokens?|credentials|passwords|secrets)"
-_INNER = {
+_PRIVATE_DATA_PATTERNS = {
     "the model's name": (
         r"\b(?:llm|(?:ai|language) models?)\b.{0,40}\b(?:name|version|identifi\w+|vendor)\b"
         r"|\b(?:name|version|identif\w+)\b.{0,30}\b(?:(?:llm|model|assistant|agent)\b.{0,20}"
@@ -173,10 +177,10 @@ _INNER = {
         rf"|\b{_SECRETS}\b.{{0,40}}\b(?:for|of) other (?:services|servers|tools)\b"
     ),
 }
-INNER = {what: re.compile(regex) for what, regex in _INNER.items()}
+PRIVATE_DATA = {what: re.compile(regex) for what, regex in _PRIVATE_DATA_PATTERNS.items()}
 """Private data of a model, a client or a user; a parameter that asks for it leaks it."""
 
-ITS_BUSINESS = re.compile(
+HONEST_TOPICS = re.compile(
     r"llm|gpt|claude|gemini|openai|anthropic|chat|convers|prompt|assistant|agent|model|completion"
     r"|messag|memory|think|reason|dialog|slack|discord|telegram|session|thread|mcp|tool|\bbot|\benv"
     r"|deploy|config|instruct|inbox|\bcall|\bai\b"
@@ -184,10 +188,10 @@ ITS_BUSINESS = re.compile(
 """Topics of tools that ask for such data honestly."""
 
 
-def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[ToolText, Sign]]:
+def _parameter_signs(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[ToolText, Sign]]:
     """Find parameters that ask for private data, in tools that do not need it."""
     about = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category} {spec.description}"
-    if ITS_BUSINESS.search(about.lower()):
+    if HONEST_TOPICS.search(about.lower()):
         return
     names = {text.place: text for text in texts if text.is_property}
     for text in texts:
@@ -195,7 +199,7 @@ def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[Tool
         if owner is not None and text.place.startswith("input_schema"):
             said = "" if text is owner else normalise(text.text)
             asked = f"{words_of(owner.text)} {said}".lower()
-            for what, pattern in INNER.items():
+            for what, pattern in PRIVATE_DATA.items():
                 if pattern.search(asked):
                     shown, why = visible(said or owner.text), f"it asks for {what}"
                     yield text, Sign("context/parameter", "warning", shown, why, "harvest")
@@ -205,7 +209,7 @@ DECODE_RUN = "role/decode-run"
 """Rule about the order to decode and run something; with it, any encoded text is a sign."""
 
 
-def _in_code(text: str, topic: str, *, has_order: bool) -> Iterator[Sign]:
+def _encoded_signs(text: str, topic: str, *, has_order: bool) -> Iterator[Sign]:
     """Find signs in decoded texts; the encoded text itself if the tool `has_order` to decode it."""
     for kind, said in decodings(text):
         if has_order:
@@ -217,10 +221,10 @@ def _in_code(text: str, topic: str, *, has_order: bool) -> Iterator[Sign]:
                 yield Sign(f"encoded/{sign.rule}", "block", sign.excerpt, why)
 
 
-def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
-    for kind, part, start in unseen(text):
+def _hidden_markup_signs(text: str, topic: str) -> Iterator[Sign]:
+    for kind, part, start in hidden_markup(text):
         said = part.replace(SEPARATOR, " ")
-        directs = _DIRECTS.search(normalise(said).lower()) is not None or any(
+        directs = _INSTRUCTS_MODEL.search(normalise(said).lower()) is not None or any(
             sign.severity != "info" for _, sign in _word_signs(said, topic, [False])
         )
         shown = visible(text[max(0, start - 20) : start + 160])
@@ -240,18 +244,18 @@ def _strengthen(found: list[tuple[ToolText, Sign]]) -> Iterator[tuple[ToolText, 
     groups: dict[str, set[str]] = defaultdict(set)
     for text, sign in found:
         if sign.group and sign.severity != "info":
-            groups[_whole(text)].add(sign.group)
+            groups[_strengthening_unit(text)].add(sign.group)
     for text, sign in found:
-        together = groups[_whole(text)]
-        if sign.severity != "warning" or not sign.group or sign.rule in WHYS:
+        together = groups[_strengthening_unit(text)]
+        if sign.severity != "warning" or not sign.group or sign.rule in REASON_BY_KIND:
             yield text, sign
-        elif len(together) > 1 and not together <= RUDE:
+        elif len(together) > 1 and not together <= HARMLESS_ALONE:
             yield text, replace(sign, severity="block", why=f"{sign.why}, beside other signs")
         else:
-            yield text, replace(sign, severity="info") if _whole(text) else sign
+            yield text, replace(sign, severity="info") if _strengthening_unit(text) else sign
 
 
-def _whole(text: ToolText) -> str:
+def _strengthening_unit(text: ToolText) -> str:
     """Unit in which signs strengthen each other: a text of a skill, else the whole tool."""
     return text.place if text.place.startswith("skill.") else ""
 
@@ -267,7 +271,7 @@ _COMPOUND = re.compile(
 )
 _SENTENCE = re.compile(r"(?:[^.!?\n]|[.!?](?=\S)|\n(?=[a-z]))+")
 
-_SPEAKS_ILL = re.compile(
+_DISPARAGES = re.compile(
     r"\b(?:is|are|was|been|be) (?:\w+ )?(?:broken|unsafe|compromised|insecure|malicious|hacked"
     r"|infected|deprecated|retired|outdated|obsolete)|\bno longer (?:safe|trusted|secure)"
     r"|\bnot the one\b|\bofficial\b"
@@ -320,13 +324,13 @@ def audit_all(
     tools = list(specs)
     known = [*tools, *beside]
     findings = [finding for spec in tools for finding in own(spec)]
-    findings += _names_alike(tools, known)
-    findings += _servers_alike(tools, known)
-    findings += _about_others(tools, known)
+    findings += _confusable_names(tools, known)
+    findings += _confusable_servers(tools, known)
+    findings += _cross_tool_findings(tools, known)
     return findings
 
 
-def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
+def _confusable_names(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
     """Find tools of different servers with equal or confusable names."""
     looks: dict[str, list[ToolSpec]] = defaultdict(list)
     near: dict[str, list[ToolSpec]] = defaultdict(list)
@@ -336,7 +340,7 @@ def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Findi
             near[variant].append(spec)
     for spec in tools:
         if others := [each for each in looks[skeleton(spec.name)] if each.server != spec.server]:
-            yield _look_alike(spec, others)
+            yield _look_alike_finding(spec, others)
             continue
         others = {each.id: each for key in _variants(spec.name) for each in near[key]}.values()
         alike = [each for each in others if each.server != spec.server]
@@ -346,12 +350,12 @@ def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Findi
         if copied is not None:
             why = f"name and text are nearly those of {copied.name!r} of {copied.server!r}"
             yield _cross_tool("warning", "shadow-name", spec, "name", spec.name, why)
-        elif alike and (added := _words(spec.name) - _words(alike[0].name)) & CLAIMS:
+        elif alike and (added := _words(spec.name) - _words(alike[0].name)) & CLAIM_WORDS:
             why = f"it is {alike[0].name!r} of {alike[0].server!r} with {min(added)!r} in its name"
             yield _cross_tool("warning", "shadow-name", spec, "name", spec.name, why)
 
 
-def _look_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
+def _look_alike_finding(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
     other = next((each for each in others if each.name.lower() != spec.name.lower()), None)
     if other is None:
         why = f"the server {others[0].server!r} has a tool with this name too"
@@ -361,7 +365,7 @@ def _look_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
     return _cross_tool(severity, "shadow-name", spec, "name", spec.name, why)
 
 
-def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
+def _confusable_servers(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
     """Find servers with confusable names; reported once, for the first tool."""
     near: dict[str, set[str]] = defaultdict(set)
     for server in {spec.server for spec in known}:
@@ -381,7 +385,7 @@ def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Fin
             yield _cross_tool("warning", "shadow-server", spec, "server", server, why)
 
 
-CLAIMS = frozenset(
+CLAIM_WORDS = frozenset(
     (  # noqa: SIM905 -- shorter than a list of literals
         "best better corrected enhanced enterprise fast fixed genuine improved legit lite official "
         "patched plus premium pro real safe secure secured smart stable super trusted turbo "
@@ -390,7 +394,7 @@ CLAIMS = frozenset(
 )
 """Words that are added to a name to claim a better version."""
 
-FILLERS = frozenset(
+FILLER_WORDS = frozenset(
     (  # noqa: SIM905 -- shorter than a list of literals
         "advanced ai alt api app client ext extended free full latest main mcp modern new next "
         "original proxy server service the tool unified updated"
@@ -415,7 +419,7 @@ def _variants(name: str) -> set[str]:
     Names that differ by one letter share a key (Garbe 2012, symmetric deletes). Claims, fillers
     and the order of words are ignored.
     """
-    words = sorted(_words(name) - CLAIMS - FILLERS)
+    words = sorted(_words(name) - CLAIM_WORDS - FILLER_WORDS)
     core = "".join(words)
     if len(core) < _MIN_COMPARED_NAME_CHARS:
         return set()
@@ -430,7 +434,7 @@ def _is_copy(spec: ToolSpec, other: ToolSpec) -> bool:
 MAX_COPIED_CHARS = 2_000
 
 
-def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
+def _cross_tool_findings(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
     """Find texts that name a tool of another server and change its use."""
     owners: dict[str, set[str]] = defaultdict(set)
     for spec in known:
@@ -441,10 +445,10 @@ def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Find
         own = {text.text for text in texts if text.is_name} - {spec.name}
         for text in texts:
             if not text.is_name:
-                yield from _steering(spec, text, owners, own)
+                yield from _steering_findings(spec, text, owners, own)
 
 
-def _steering(
+def _steering_findings(
     spec: ToolSpec, text: ToolText, owners: Mapping[str, set[str]], own: set[str]
 ) -> Iterator[Finding]:
     clear = ""
@@ -466,7 +470,7 @@ def _steering(
 
 def _severity(about: str, name: str, own_name: str, servers: set[str]) -> Severity | None:
     """Severity of a text about another server's tool; None for a mere mention."""
-    if _SPEAKS_ILL.search(about) or _one_apart(name, own_name):
+    if _DISPARAGES.search(about) or _differ_by_one_letter(name, own_name):
         return "block"
     named = any(server.lower() in about for server in servers if server)
     if name == own_name:
@@ -476,7 +480,7 @@ def _severity(about: str, name: str, own_name: str, servers: set[str]) -> Severi
     return "warning" if _STEERS.search(about) else None
 
 
-def _one_apart(name: str, other: str) -> bool:
+def _differ_by_one_letter(name: str, other: str) -> bool:
     """True if two names differ by one added, removed or replaced letter."""
     if name == other or abs(len(name) - len(other)) > 1:
         return False

@@ -123,24 +123,24 @@ HIDDEN_CHARACTERS = re.compile(
 _BLANKS = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){40,}")
 
 FIRST_TAG, LAST_TAG = 0xE0000, 0xE007F
-FIRST_SELECTOR, FEW_SELECTORS = 0xFE00, 16
-BETWEEN_SELECTORS = 0xE0100 - FIRST_SELECTOR - FEW_SELECTORS
+FIRST_SELECTOR, LOW_SELECTORS = 0xFE00, 16
+SELECTOR_GAP = 0xE0100 - FIRST_SELECTOR - LOW_SELECTORS
 """Number of codes between the two ranges, which are numbered as one."""
 
 _PICTURE = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
-_JOINING = "\u0590-\u08ff\u0900-\u0dff\u0e00-\u109f\u1780-\u18af\ufb1d-\ufdff\ufe70-\ufefc"
+_JOINING_SCRIPTS = "\u0590-\u08ff\u0900-\u0dff\u0e00-\u109f\u1780-\u18af\ufb1d-\ufdff\ufe70-\ufefc"
 _SPACELESS_SCRIPTS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _IDEOGRAPH = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 
-_AT_HOME = re.compile(
+_LEGITIMATE_HIDDEN = re.compile(
     f"\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{{2,6}}\U000e007f"
     f"|(?<=[{_PICTURE}\ufe0f])\u200d(?=[{_PICTURE}])"
     f"|(?<=[#*0-9{_PICTURE}])[\ufe0e\ufe0f](?![{SELECTORS}])"
     f"|(?<=[{_IDEOGRAPH}])[{SELECTORS}](?![{SELECTORS}])"
     f"|(?<=[\u1820-\u18aa])[\u180b-\u180f]"
-    f"|(?<=[{_JOINING}])[\u200c\u200d]+|[\u200c\u200d](?=[{_JOINING}])"
+    f"|(?<=[{_JOINING_SCRIPTS}])[\u200c\u200d]+|[\u200c\u200d](?=[{_JOINING_SCRIPTS}])"
     f"|(?<=[{_SPACELESS_SCRIPTS}])[\u200b\u2060]|[\u200b\u2060](?=[{_SPACELESS_SCRIPTS}])"
     r"|(?<=\w)\u00ad(?=\w)|\A\ufeff|\n\f|\f\n"
 )
@@ -151,7 +151,7 @@ _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _MARKS = re.compile("[\u061c\u200e\u200f\u202a-\u202c\u2066-\u2069]")
 
 
-def strays(text: str) -> str:
+def without_legitimate_hidden(text: str) -> str:
     """The text without hidden characters in legitimate places.
 
     Marks of direction are legitimate in a text with right-to-left letters; characters that reverse
@@ -159,7 +159,7 @@ def strays(text: str) -> str:
     """
     if _RIGHT_TO_LEFT.search(text):
         text = _MARKS.sub("", text)
-    return _AT_HOME.sub("", text)
+    return _LEGITIMATE_HIDDEN.sub("", text)
 
 
 def visible(text: str, limit: int = MAX_EXCERPT_CHARS) -> str:
@@ -192,10 +192,10 @@ def decode_tags(text: str) -> str:
 def decode_selectors(run: str) -> str:
     """Decode variation selectors: each stands for a byte or half a byte."""
     codes = (ord(letter) - FIRST_SELECTOR for letter in run)
-    numbers = [code if code < FEW_SELECTORS else code - BETWEEN_SELECTORS for code in codes]
-    if max(numbers, default=0) < FEW_SELECTORS:
+    numbers = [code if code < LOW_SELECTORS else code - SELECTOR_GAP for code in codes]
+    if max(numbers, default=0) < LOW_SELECTORS:
         pairs = zip(numbers[::2], numbers[1::2], strict=False)
-        numbers = [high * FEW_SELECTORS + low for high, low in pairs]
+        numbers = [high * LOW_SELECTORS + low for high, low in pairs]
     return _readable(bytes(numbers))
 
 
@@ -261,16 +261,22 @@ def is_suspect(text: str) -> bool:
 
 def hidden_signs(text: str, *, is_name: bool) -> Iterator[Sign]:
     """Find hidden characters in one text; a name may have none."""
-    yield from _blank_runs(text)
-    rest = strays(text)
+    yield from _blank_run_signs(text)
+    rest = without_legitimate_hidden(text)
     if HIDDEN_CHARACTERS.search(rest):
         if is_name:
             why = "a name has invisible characters, and so looks like another name"
             yield Sign("hidden-in-name", "block", visible(text), why)
             return
-        for signs in (_written_in_hidden, _no_width, _directions, _controls, _private):
+        for signs in (
+            _encoded_signs,
+            _zero_width_signs,
+            _direction_signs,
+            _control_signs,
+            _private_use_signs,
+        ):
             yield from signs(rest)
-    yield from _mixed_scripts(text, is_name=is_name)
+    yield from _mixed_script_signs(text, is_name=is_name)
 
 
 def _sign(rule: str, severity: Severity, text: str, at: re.Match[str], why: str) -> Sign:
@@ -278,7 +284,7 @@ def _sign(rule: str, severity: Severity, text: str, at: re.Match[str], why: str)
     return Sign(rule, severity, visible(around), why)
 
 
-def _blank_runs(text: str) -> Iterator[Sign]:
+def _blank_run_signs(text: str) -> Iterator[Sign]:
     for run in _BLANK_RUN.finditer(text):
         after = text[run.end() : run.end() + _MAX_TEXT_BEHIND_CHARS].strip()
         many = run[0].count("\n") >= _MIN_BLANK_LINES or len(run[0]) >= _MIN_BLANKS
@@ -289,7 +295,7 @@ def _blank_runs(text: str) -> Iterator[Sign]:
             return
 
 
-def _written_in_hidden(text: str) -> Iterator[Sign]:
+def _encoded_signs(text: str) -> Iterator[Sign]:
     if tagged := _TAG_RUN.search(text):
         said = decode_tags("".join(_TAG_RUN.findall(text)))
         why = f"tag characters, which are invisible, spell {visible(said, 80)!r}"
@@ -300,7 +306,7 @@ def _written_in_hidden(text: str) -> Iterator[Sign]:
         yield _sign("hidden-selectors", severity, text, selected, why)
 
 
-def _no_width(text: str) -> Iterator[Sign]:
+def _zero_width_signs(text: str) -> Iterator[Sign]:
     runs = list(_ZERO_WIDTH_RUN.finditer(text))
     if not runs:
         return
@@ -317,7 +323,7 @@ def _no_width(text: str) -> Iterator[Sign]:
     yield _sign("hidden-zero-width", severity, text, longest, why)
 
 
-def _directions(text: str) -> Iterator[Sign]:
+def _direction_signs(text: str) -> Iterator[Sign]:
     if override := _OVERRIDE.search(text):
         why = "the direction of letters is overridden: people and models read different texts"
         yield _sign("hidden-direction", "block", text, override, why)
@@ -327,7 +333,7 @@ def _directions(text: str) -> Iterator[Sign]:
         yield _sign("hidden-direction", severity, text, mark, why)
 
 
-def _controls(text: str) -> Iterator[Sign]:
+def _control_signs(text: str) -> Iterator[Sign]:
     if escape := _TERMINAL_ESCAPE.search(text):
         hides = any(_hides(each[0]) for each in _TERMINAL_ESCAPE.finditer(text))
         why = (
@@ -357,14 +363,14 @@ def _hides(escape: str) -> bool:
     return "8" in codes[:1] or bool(on & under)
 
 
-def _private(text: str) -> Iterator[Sign]:
+def _private_use_signs(text: str) -> Iterator[Sign]:
     if found := _PRIVATE_USE_RUN.search(text):
         severity: Severity = "warning" if len(found[0]) >= _MAX_STRAY_CHARS else "info"
         why = "private-use characters look different in each font, or are invisible"
         yield _sign("private-use", severity, text, found, why)
 
 
-def _mixed_scripts(text: str, *, is_name: bool) -> Iterator[Sign]:
+def _mixed_script_signs(text: str, *, is_name: bool) -> Iterator[Sign]:
     if words := mixes_scripts(text):
         severity: Severity = "warning" if is_name or len(words) >= _MAX_STRAY_CHARS else "info"
         why = (

@@ -48,10 +48,10 @@ _MIN_IDENTIFIER_WORDS = 3
 _MAX_NEIGHBOUR_CHARS = 150
 """Characters of the neighbouring sentences in a passage."""
 
-_END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
 _IDENTIFIER = re.compile(r"[^\W\d_][\w-]{8,88}")
-_EDGE = " \t\r\n-*•#>|`\"'="
-_LEFT_OUT = re.compile(
+_EDGE_CHARACTERS = " \t\r\n-*•#>|`\"'="
+_UNJUDGED_PLACES = re.compile(
     r"(?:skill\..*|annotations(?!\.title$).*|category|id|name|server|version"
     r"|(?:success_examples|anti_patterns|tags|safety_tags|requires|provides|goes_with"
     r"|enrichment\.(?:examples|not_for|safety_tags|goes_with))\[\d+\])$"
@@ -97,7 +97,7 @@ def statements(spec: ToolSpec) -> Iterator[Statement]:
             is_parameter = text.is_property and text.place.startswith("input_schema")
             if is_parameter and f"{text.place}.description" not in described:
                 yield Statement(text.place, "", text.text)
-        elif not _LEFT_OUT.match(text.place):
+        elif not _UNJUDGED_PLACES.match(text.place):
             yield from _sentences(text, names.get(text.place.removesuffix(".description"), ""))
 
 
@@ -119,16 +119,16 @@ def _spell_out(text: str) -> str:
 
 def sentences(text: str) -> Iterator[str]:
     """Sentences of a normalised text; an overlong sentence is cut at its commas."""
-    for part in _END.split(text):
-        sentence = part.strip(_EDGE)
+    for part in _SENTENCE_END.split(text):
+        sentence = part.strip(_EDGE_CHARACTERS)
         while len(sentence) > MAX_SENTENCE_CHARS:
             comma = max(
                 sentence.rfind(mark, MAX_SENTENCE_CHARS // 4, MAX_SENTENCE_CHARS)
                 for mark in (", ", "; ")
             )
             cut = comma + 1 if comma > 0 else MAX_SENTENCE_CHARS
-            yield sentence[:cut].strip(_EDGE)
-            sentence = sentence[cut:].strip(_EDGE)
+            yield sentence[:cut].strip(_EDGE_CHARACTERS)
+            sentence = sentence[cut:].strip(_EDGE_CHARACTERS)
         if sentence:
             yield sentence
 
@@ -220,7 +220,7 @@ class StatementClassifier:
                 odds[row] = known
             elif key in unknown:
                 unknown[key].append(row)
-            elif (lead := self._lead(statement.text)) >= 0:
+            elif (lead := self._first_step_log_odds(statement.text)) >= 0:
                 unknown[key] = [row]
                 leads.append(lead)
         if unknown:
@@ -230,7 +230,7 @@ class StatementClassifier:
                 odds[rows] = self._known[key] = each
         return odds - np.float32(np.log(max(len(said), USUAL_STATEMENTS)))
 
-    def _lead(self, text: str) -> float:
+    def _first_step_log_odds(self, text: str) -> float:
         """Log odds of a statement by the first step; a statement below zero passes."""
         found = buckets(text)
         if not len(found):

@@ -125,7 +125,7 @@ _MIN_INSTRUCTION_WORDS = 2
 """Least instruction words of a text that was really encoded; one may appear by chance."""
 
 
-def may_be_coded(text: str) -> bool:
+def may_be_encoded(text: str) -> bool:
     """True if a text may have encoded parts; a quick check that nearly all texts fail."""
     return (
         not text.isascii()
@@ -133,14 +133,14 @@ def may_be_coded(text: str) -> bool:
         or ("%" in text and _PERCENT.search(text) is not None)
         or _HEX.search(text) is not None
         or _BASE64.search(text) is not None
-        or any(True for _ in _swapped_letters(text.lower()))
+        or any(True for _ in _swapped_letter_texts(text.lower()))
     )
 
 
 def decodings(text: str) -> Iterator[tuple[str, str]]:
     """Decode a text by every possible encoding; yield the encoding's name and the text."""
     if not text.isascii():
-        yield from _from_hidden(text)
+        yield from _hidden_character_texts(text)
     if "\\" in text and _UNICODE_ESCAPE_RUN.search(text):
         yield (
             "escaped characters",
@@ -149,11 +149,11 @@ def decodings(text: str) -> Iterator[tuple[str, str]]:
     if "%" in text and _PERCENT.search(text):
         yield "percent-encoding", unquote(text, errors="replace")
     if len(text) >= MIN_CHARS:
-        yield from _from_blobs(text)
-        yield from _swapped_letters(text.lower())
+        yield from _blob_texts(text)
+        yield from _swapped_letter_texts(text.lower())
 
 
-def _from_hidden(text: str) -> Iterator[tuple[str, str]]:
+def _hidden_character_texts(text: str) -> Iterator[tuple[str, str]]:
     tags = re.findall(f"[{TAG_CHARACTERS}]+", text)
     if tags:
         yield "tag characters", decode_tags("".join(tags))
@@ -163,7 +163,7 @@ def _from_hidden(text: str) -> Iterator[tuple[str, str]]:
         yield "characters of no width", decode_zero_width(run)
 
 
-def _from_blobs(text: str) -> Iterator[tuple[str, str]]:
+def _blob_texts(text: str) -> Iterator[tuple[str, str]]:
     for blob in _HEX.findall(text)[:MAX_BLOBS]:
         digits = re.sub(r"[ :]", "", blob)[:MAX_BLOB_CHARS]
         if said := _as_text(binascii.unhexlify(digits[: len(digits) // 2 * 2])):
@@ -182,7 +182,7 @@ def _as_text(octets: bytes) -> str:
     return text if text and plain >= 0.95 * len(text) and " " in text else ""
 
 
-def _swapped_letters(text: str) -> Iterator[tuple[str, str]]:
+def _swapped_letter_texts(text: str) -> Iterator[tuple[str, str]]:
     words = set(_WORD.findall(text))
     if len(words & _ROT13_WORDS) >= _MIN_INSTRUCTION_WORDS:
         yield "rotated letters (ROT13)", codecs.decode(text, "rot13")
@@ -216,7 +216,7 @@ _MIN_HIDDEN_WORDS = 4
 """Least words of a reported hidden text; constants and labels have fewer."""
 
 
-def unseen(text: str) -> Iterator[tuple[str, str, int]]:
+def hidden_markup(text: str) -> Iterator[tuple[str, str, int]]:
     """Find parts that a rendered page hides; yield the kind of markup, the part and its start."""
     for comment in _COMMENT.finditer(text):
         yield from _if_words("comment", comment[1] or "", comment.start())

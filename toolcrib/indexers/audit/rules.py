@@ -43,7 +43,7 @@ _MARKS = {"^": SEPARATOR, "$": f"(?=[.!]?{SEPARATOR})"}
 _BRACKETS = re.compile(r"\([^()]*\)")
 _VOCABULARY = re.compile(r"<(\w+)>")
 
-COMMON = frozenset(
+COMMON_WORDS = frozenset(
     (  # noqa: SIM905 -- shorter than a list of literals
         "about after all and any are at before by call data each every file for from has have "
         "in is not of on or other over request server that the this to tool tools use user "
@@ -211,17 +211,17 @@ def _word(word: str) -> str:
 def _needle(choice: str) -> str:
     """Prefix of the longest uncommon word of a choice."""
     heads = [head[0] for word in choice.split() if (head := re.search(r"[^\W\d_]+", word))]
-    return max(heads, key=lambda head: (head not in COMMON, len(head)))
+    return max(heads, key=lambda head: (head not in COMMON_WORDS, len(head)))
 
 
 def _rarity(needles: tuple[str, ...]) -> tuple[bool, int]:
     """Sort key of needles, greatest for the rarest."""
-    return not any(needle in COMMON for needle in needles), -len(needles)
+    return not any(needle in COMMON_WORDS for needle in needles), -len(needles)
 
 
 # -- rules -----------------------------------------------------------------------------------------
 
-FOLDER = Path(__file__).parent / "rules"
+RULES_FOLDER = Path(__file__).parent / "rules"
 _VOCABULARY_FILE = "vocabulary.yaml"
 MAX_KNOWN_WORDS = 100_000
 
@@ -307,11 +307,11 @@ def joined_rulebook() -> Rulebook:
 
 
 def _shipped_rulebook(*, joined: bool) -> Rulebook:
-    shared = _load(FOLDER / _VOCABULARY_FILE)
+    shared = _load(RULES_FOLDER / _VOCABULARY_FILE)
     words: dict[str, str] = shared["words"]
     patterns = _patterns(shared)
     phrases: list[tuple[Rule, Phrase]] = []
-    for file in sorted(FOLDER.glob("*.yaml")):
+    for file in sorted(RULES_FOLDER.glob("*.yaml")):
         book = _load(file)
         if file.name != _VOCABULARY_FILE and ("joined" in book) == joined:
             own = {**patterns, **_patterns(book)}

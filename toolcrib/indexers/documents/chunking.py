@@ -181,11 +181,11 @@ def _markdown_headings(text: str) -> list[_Heading]:
             continue
         start, end = (lines[line] for line in opening.map)
         if opening.type == "heading_open" and len(content.content) <= MAX_HEADING_CHARS:
-            title = _plain(parser.parseInline(content.content))
+            title = _plain_text(parser.parseInline(content.content))
             found.append(_Heading(int(opening.tag[1:]), title, start, end))
         elif opening.type == "paragraph_open" and (row := _first_row(content.content)):
             # The row stays in the text, and is no title of the text after the table.
-            title = _plain(parser.parseInline(row))
+            title = _plain_text(parser.parseInline(row))
             found.append(_Heading(TABLE_LEVEL, title, start, start))
             found.append(_Heading(TABLE_LEVEL, "", end - 1, end - 1))
     return found
@@ -206,12 +206,12 @@ def _page_numbers(text: str) -> list[_Heading]:
     return [_Heading(PAGE_LEVEL, f"page {n}", end, end) for n, end in enumerate(ends, start=1)]
 
 
-def _plain(tokens: Iterable[Token]) -> str:
+def _plain_text(tokens: Iterable[Token]) -> str:
     """Plain text of parsed inline Markdown in one line."""
     words: list[str] = []
     for token in tokens:
         if token.children:
-            words.append(_plain(token.children))
+            words.append(_plain_text(token.children))
         elif token.type in {"text", "code_inline", "text_special"}:
             words.append(token.content)
         elif token.type.endswith("break"):

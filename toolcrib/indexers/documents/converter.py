@@ -89,7 +89,7 @@ class Converters:
         """
         limits, name = self._limits, str(given["name"])
         allowed_s = min(limits.timeout_s, limits.timeout_s if timeout_s is None else timeout_s)
-        process = self._take()
+        process = self._acquire()
         request = {**given, "timeout_s": allowed_s, "text_chars": limits.text_chars}
         answer: dict[str, Any] = {"worn": True}
         try:
@@ -103,14 +103,14 @@ class Converters:
             reason = f"its conversion died, perhaps out of memory ({mib:,} MiB); split it"
             raise SourceError(name, "", reason) from None
         finally:
-            self._give_back(process, is_worn=answer["worn"])
+            self._release(process, is_bloated=answer["worn"])
         if "missing" in answer:
             raise MissingExtraError(DOCUMENTS_FEATURE, DOCUMENTS_EXTRA)
         if "refused" in answer:
             raise SourceError(name, "", answer["refused"])
         return [Part(text, tuple(title), start) for text, title, start in answer["parts"]]
 
-    def _take(self) -> _Process:
+    def _acquire(self) -> _Process:
         with self._lock:
             while self._idle:
                 if (found := self._idle.pop()).is_alive:
@@ -118,9 +118,9 @@ class Converters:
                 found.end()
         return _Process(self._limits.memory_bytes)
 
-    def _give_back(self, process: _Process, *, is_worn: bool) -> None:
+    def _release(self, process: _Process, *, is_bloated: bool) -> None:
         with self._lock:
-            if not is_worn and len(self._idle) < MAX_IDLE_PROCESSES:
+            if not is_bloated and len(self._idle) < MAX_IDLE_PROCESSES:
                 self._idle.append(process)
                 return
         process.end()

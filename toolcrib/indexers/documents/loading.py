@@ -258,7 +258,7 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
 
     `first_row_is_head` applies to tables without a marked head row.
     """
-    with _converting("HTML"):
+    with _conversion_errors("HTML"):
         library = _import_docs("bs4")
         soup = library.BeautifulSoup(html, "html.parser")
         title = soup.title.get_text() if soup.title else ""
@@ -328,7 +328,7 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
     and body, a role its text.
     """
     core = _import_docs("docutils.core")
-    with _converting("reStructuredText"):
+    with _conversion_errors("reStructuredText"):
         with _docutils_lock, _any_directive_known():
             tree = core.publish_doctree(text, settings_overrides=_SETTINGS)
         _keep_words(tree)
@@ -338,7 +338,7 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
 
 def _docx_to_markdown(content: bytes) -> str:
     """Markdown of a Word document; headings are those of Word's own styles."""
-    with _converting("DOCX"):
+    with _conversion_errors("DOCX"):
         mammoth = _import_docs("mammoth")
         html = mammoth.convert_to_html(
             _with_equations(content),
@@ -362,17 +362,19 @@ def _with_equations(content: bytes) -> BytesIO:
             raise ValueError(f"unpacks to {size:,} bytes; {MAX_UNPACKED_BYTES:,} are read at most")
         for each in texts:
             part = packed.read(each)
-            plain.writestr(each.filename, _mend(part) if _TO_MEND.search(part) else part)
+            plain.writestr(
+                each.filename, _repair_part(part) if _NEEDS_REPAIR.search(part) else part
+            )
     made.seek(0)
     return made
 
 
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _OFFICE_MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_TO_MEND = re.compile(rb"oMath>|dstrike|<w:style |<w:style>")
+_NEEDS_REPAIR = re.compile(rb"oMath>|dstrike|<w:style |<w:style>")
 
 
-def _mend(part: bytes) -> bytes:
+def _repair_part(part: bytes) -> bytes:
     """Part of a Word document, changed so that mammoth can read it."""
     root = ET.fromstring(part)  # noqa: S314 -- expat expands no entity without bounds
     for element in list(root.iter()):
@@ -440,13 +442,13 @@ def _latex(element: ET.Element) -> str:
 
 def _pdf_to_text(content: bytes) -> str:
     """Text of a PDF, with a form feed after each page; empty for a scanned PDF."""
-    with _converting("PDF"):
+    with _conversion_errors("PDF"):
         # Not markitdown, which mistakes the prose of many PDFs for tables and joins words.
         return _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
 
 
 @contextmanager
-def _converting(what: str) -> Generator[None]:
+def _conversion_errors(what: str) -> Generator[None]:
     """Silence the libraries, and turn all their errors into ValueError."""
     try:
         with quiet_loggers(*_LOGGERS), warnings.catch_warnings():
@@ -485,7 +487,7 @@ _SETTINGS: dict[str, Any] = {
 MIN_DROPPED_LEVEL = 3
 """Least level of a message for which docutils drops the affected text."""
 
-_SILENT = frozenset({"toctree", "index", "highlight", "currentmodule", "default-domain"})
+_SILENT_DIRECTIVES = frozenset({"toctree", "index", "highlight", "currentmodule", "default-domain"})
 """Directives of Sphinx that contain file names and options, not text."""
 
 _docutils_lock = Lock()
@@ -549,7 +551,7 @@ def _any_directive() -> Any:
         has_content = True
 
         def run(self) -> list[Any]:
-            if self.name.lower() in _SILENT:
+            if self.name.lower() in _SILENT_DIRECTIVES:
                 return []
             body = nodes.container()
             body += [nodes.paragraph("", argument) for argument in self.arguments]

@@ -32,7 +32,7 @@ MAX_DOCUMENT_BYTES = 50_000_000
 
 _READ_KINDS = "documents (.md .rst .html .txt .pdf .docx .ipynb) and source files are read"
 
-_EMPTY: dict[Kind, str] = {
+_EMPTY_REASONS: dict[Kind, str] = {
     "markdown": "holds no text beside its headings",
     "pdf": "holds no text; if it was scanned, run text recognition over it first",
 }
@@ -76,7 +76,7 @@ class RawDocument:
         for position, part in enumerate(parts):
             yield Passage(collection, self.document, part.text, part.title, position, part.start)
         if not parts:
-            yield Refusal(self.source, "", _EMPTY.get(self.kind, "holds no text"))
+            yield Refusal(self.source, "", _EMPTY_REASONS.get(self.kind, "holds no text"))
 
 
 def passages(
@@ -240,7 +240,7 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
         asked = request.Request(written, headers=_HEADERS)  # noqa: S310 -- the opener speaks HTTP
         with _web().open(asked, timeout=PAGE_TIMEOUT_S) as opened:
             answer = cast("HTTPResponse", opened)
-            content = _read(answer, clock or SystemClock())
+            content = _read_body(answer, clock or SystemClock())
             headers = answer.headers
             # After redirects, the final address may tell the kind.
             path = unquote(urlsplit(answer.url).path)
@@ -266,7 +266,7 @@ def _web() -> request.OpenerDirector:
     return opener
 
 
-def _read(answer: HTTPResponse, clock: Clock) -> bytes:
+def _read_body(answer: HTTPResponse, clock: Clock) -> bytes:
     until = clock() + PAGE_TIMEOUT_S
     content = bytearray()
     while chunk := answer.read1(_CHUNK_BYTES):

@@ -374,12 +374,12 @@ async def _list_all(configured: list[ServerEntry], limits: McpLimits) -> dict[st
     listings: dict[str, SessionState] = {}
     places = anyio.CapacityLimiter(limits.at_once)
 
-    async def one(name: str, target: Target) -> None:
+    async def read_server(name: str, target: Target) -> None:
         async with places:
             listings[name] = await list_tools(target, limits)
 
     async with anyio.create_task_group() as servers:
         for entry in configured:
             if entry.target is not None:
-                servers.start_soon(one, entry.name, entry.target)
+                servers.start_soon(read_server, entry.name, entry.target)
     return listings

@@ -185,9 +185,9 @@ class Expander:
         if NESTED_PLACEHOLDER.search(value):
             self._report(f"{where} has one placeholder inside another; write the inner one out")
             return value
-        return PLACEHOLDER.sub(lambda found: self._one(where, found), value)
+        return PLACEHOLDER.sub(lambda found: self._expand_match(where, found), value)
 
-    def _one(self, where: str, found: re.Match[str]) -> str:
+    def _expand_match(self, where: str, found: re.Match[str]) -> str:
         if found[2] and where.startswith(SHELL_KEYS):
             return found[0]
         inside = found[1] or found[2] or ""

@@ -32,7 +32,7 @@ from toolcrib.records import Refusal
 
 # -- objects ---------------------------------------------------------------------------------------
 
-NAME = re.compile(r"\A(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.]*)\Z")
+OBJECT_NAME = re.compile(r"\A(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.]*)\Z")
 
 INTEGRATIONS = {
     "agents": "openai_agents",
@@ -55,13 +55,13 @@ class PythonReader:
 
     def recognises(self, source: Source) -> bool:
         """True if the name has this form; imports nothing."""
-        match = NAME.fullmatch(source.name)
+        match = OBJECT_NAME.fullmatch(source.name)
         # `stdio:COMMAND` names an MCP server.
         return source.path is None and match is not None and match["module"] != "stdio"
 
     def read(self, source: Source, server: str | None) -> Reading:
         """Yield every tool; its server is `server`, else the last part of the module's name."""
-        match = NAME.fullmatch(source.name)
+        match = OBJECT_NAME.fullmatch(source.name)
         if match is None:
             raise source.error("must be named as module:attribute or path/to/file.py:ATTRIBUTE")
         module_name = match["module"]
