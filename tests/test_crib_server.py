@@ -69,7 +69,7 @@ def test_collections_that_several_services_add_at_one_moment_are_all_there(serve
 
 
 def test_a_rebuild_loses_nothing_that_services_write_meanwhile(server, monkeypatch):
-    monkeypatch.setattr("toolcrib.store.qdrant_server.UNDER_WAY_S", 0.2)
+    monkeypatch.setattr("toolcrib.store.qdrant_server.IN_FLIGHT_WRITES_S", 0.2)
     tools = [ToolSpec(name=f"t{n}", description=f"Does {n}.") for n in range(30)]
     with Crib.open(server.url, settings=SETTINGS) as crib:
         crib.index_tools(*tools)

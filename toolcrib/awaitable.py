@@ -22,7 +22,7 @@ def in_thread(
     method: Callable[Concatenate[_Owner, _Parameters], _Result],
     run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None,
 ) -> Callable[Concatenate[_Owner, _Parameters], Coroutine[Any, Any, _Result]]:
-    """Make an asynchronous method that runs a blocking method by `run`, callbacks included."""
+    """Make an asynchronous twin of a blocking method; `run` runs it, callbacks included."""
     start = run or run_in_thread
 
     @wraps(method)

@@ -102,7 +102,7 @@ class Quarantine:
         return audit_all(every, own=lambda spec: found[spec.server, spec.id])
 
     def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
-        """True if this version was approved, disregarding an enrichment without findings."""
+        """True if this version was approved, disregarding an enrichment that does not block."""
         approved = self.approved_digest(spec.id)
         own = spec.model_copy(update={"enrichment": None})
         written = [each for each in findings if each.place.startswith("enrichment.")]

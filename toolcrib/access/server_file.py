@@ -270,7 +270,7 @@ LONG_PART = re.compile(r"/([\w-]{20,})(?=[/?#]|\Z)")
 class ServerImport:
     """Servers of hosts to add to the `known` servers of an mcp.json; secrets become variables.
 
-    `same` are names that the mcp.json has already. `variables` holds the places of each new
+    `same` are servers that the mcp.json has already. `variables` holds the places of each new
     variable, `notes` the messages for the user.
     """
 

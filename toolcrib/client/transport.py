@@ -53,7 +53,7 @@ ERROR_BY_STATUS: Mapping[int, type[ServiceError]] = {
 """Error class by status, for answers without a problem document, as of a proxy."""
 
 LOCAL_ERRORS = (errors.SourceError, errors.MissingExtraError)
-"""Errors that a service's problem does not stand for: about this machine, or with more fields."""
+"""Errors that a problem's slug cannot become: they need more fields, or are about this machine."""
 
 
 @dataclass(frozen=True, slots=True)

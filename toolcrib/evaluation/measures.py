@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.encoders.wordpiece import WordPiece
 from toolcrib.errors import UnknownToolError
 from toolcrib.evaluation.dataset import LabelledQuery
@@ -295,7 +295,7 @@ def _tokens(definition: dict[str, Any]) -> int:
 
 @cache
 def _tokenizer() -> WordPiece:
-    document = json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes())
+    document = json.loads((MODELS_FOLDER / DEFAULT_MODEL / "tokenizer.json").read_bytes())
     # The encoder reads no further than some tokens; a prompt's bill does.
     return WordPiece(document, None)
 

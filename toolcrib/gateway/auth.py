@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
 
-from toolcrib.access.keys import Grant, KeyRing, within
+from toolcrib.access.keys import Grant, KeyRing, intersection
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ServiceError, ServiceUnavailableError, StoreError
@@ -206,7 +206,7 @@ def granted_scope(token: AccessToken | None, scope: Scope) -> Scope:
             tags=frozenset(profile.tags) or None,
             max_sensitivity=profile.max_sensitivity,
         )
-        return within(token.grant.scope(), within(part, scope))
+        return intersection(token.grant.scope(), intersection(part, scope))
 
     return _NARROWED_SCOPES.get_or_make((token.grant, token.profile, scope), narrow)
 

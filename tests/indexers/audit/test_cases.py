@@ -12,7 +12,7 @@ import pytest
 from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, audit_all, blocks
 from toolcrib.indexers.audit.findings import SEVERITIES
-from toolcrib.indexers.audit.rules import FOLDER, Rulebook, joined_rulebook, rulebook
+from toolcrib.indexers.audit.rules import RULES_FOLDER, Rulebook, joined_rulebook, rulebook
 from toolcrib.indexers.readers.registry import tool_entries
 
 DATA = Path(__file__).parents[3] / "data"
@@ -146,7 +146,7 @@ def test_every_finding_says_where_what_and_why():
 def test_a_rule_stands_in_one_file():
     names = [
         line.strip().rstrip(":")
-        for file in FOLDER.glob("*.yaml")
+        for file in RULES_FOLDER.glob("*.yaml")
         for line in file.read_text(encoding="utf-8").split("rules:\n")[-1].splitlines()
         if line.startswith("  ") and line.endswith(":") and not line.startswith("   ")
     ]

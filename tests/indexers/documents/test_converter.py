@@ -111,8 +111,8 @@ def test_one_process_reads_many_documents_and_ends_with_the_last():
     started = []
 
     class Watched(Converters):
-        def _take(self):
-            started.append(super()._take())
+        def _acquire(self):
+            started.append(super()._acquire())
             return started[-1]
 
     with Watched() as converters:

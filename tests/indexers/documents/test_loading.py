@@ -285,7 +285,7 @@ def test_markdown_text_and_code_need_no_converter(monkeypatch, name):
 
 def test_libraries_say_nothing_while_they_read(capfd):
     logger = logging.getLogger("pdfminer.test")
-    with loading._converting("PDF"):
+    with loading._conversion_errors("PDF"):
         logger.warning("of no interest")
         warnings.warn("of no interest either", stacklevel=1)
     assert capfd.readouterr() == ("", "")

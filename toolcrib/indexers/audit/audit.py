@@ -52,7 +52,7 @@ _INSTRUCTS_MODEL = re.compile(
 """Wording of a comment for a model; authors' notes to themselves are worded otherwise."""
 
 HARMLESS_ALONE = frozenset({"authority", "conduct"})
-"""Groups of signs that are harmless alone: a tool demands to be called first, or to stay secret."""
+"""Groups whose warnings do not strengthen each other: orders to the model, and secrecy."""
 
 
 def audit(spec: ToolSpec) -> list[Finding]:

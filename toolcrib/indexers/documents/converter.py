@@ -41,7 +41,7 @@ _PROGRAM = (
 class ConversionLimits:
     """Limits of one conversion: time, memory of its process, characters of its text.
 
-    The memory limit needs `RLIMIT_DATA`, and so has no effect on macOS and Windows.
+    The memory limit needs `setrlimit`, and has no effect on macOS and Windows.
     """
 
     timeout_s: float = 120.0
