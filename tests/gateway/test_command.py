@@ -240,7 +240,7 @@ async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
 async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
     """The gateway goes on for months, and would write a line every ten seconds."""
     config = behind.config(post=behind.entry("post", ANNOUNCE))
-    often = "from toolcrib.cli import progress; progress.INTERVAL_S = 0.01"
+    often = "from toolcrib.cli import progress; progress.LINE_INTERVAL_S = 0.01"
     program = f"{often}; from tests.gateway.command import app; app()"
     options = ("--store", str(behind.store), "--no-audit")
     arguments = ["-c", program, "gateway", str(config), *options]
