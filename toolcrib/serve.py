@@ -81,7 +81,7 @@ def _open(location: str, settings: Settings) -> Tenants:
     """All namespaces of a location, ready to answer."""
     from toolcrib.tenants import Tenants
 
-    with index_progress() as progress, ExitStack() as undo:
+    with index_progress("opening the index") as progress, ExitStack() as undo:
         opened = undo.enter_context(Tenants.open(location, settings=settings, progress=progress))
         # Models load, and the settings' labels are fitted, before the first request waits.
         opened.crib().turns.warm_up()

@@ -8,12 +8,17 @@ import signal
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from io import StringIO
 
 import httpx2
 import pytest
+from rich.console import Console
 
 from tests.cli.conftest import Shell
 from tests.fork_server import ForkedProcess
+from toolcrib import serve
+from toolcrib.cli import progress
+from toolcrib.settings import Settings
 
 ENV = {"TOOLCRIB_CONTEXT__DETECTOR": "heuristic", "TOOLCRIB_ENCODER__DENSE": "deterministic"}
 
@@ -34,6 +39,16 @@ def test_nothing_is_served_while_nobody_has_a_key(shell):
     assert done.returncode == 2
     assert "toolcrib keys create NAME --store .toolcrib" in done.stderr
     assert "--insecure-local" in done.stderr
+
+
+def test_the_bar_of_a_start_is_about_the_index(indexed, monkeypatch):
+    parts = {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
+    settings = Settings.model_validate(parts)
+    shown = Console(file=StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(progress, "notes", shown)
+    with serve._open(str(indexed.folder / ".toolcrib"), settings):
+        assert "opening the index" in shown.file.getvalue()
+    assert "sources" not in shown.file.getvalue()
 
 
 def test_a_revoked_key_is_none(shell):
