@@ -339,7 +339,7 @@ async def add_servers(context: RequestContext, body: ServersBody) -> Response:
             file = _server_file(context)
             found = ServerImport(file.servers)
             for name, raw in servers.items():
-                found.take("the request", name, raw)
+                found.add("the request", name, raw)
             file.write(file.with_servers(found.added))
         variables = {name: tuple(places) for name, places in found.variables.items()}
         return AddedServers(tuple(found.added), tuple(found.same), variables, tuple(found.notes))
