@@ -540,6 +540,7 @@ class TestImport:
         assert done.returncode == 2
         assert ".cursor/mcp.json" in done.stderr
         assert "toolcrib import" not in done.stderr
+        assert "no file 'none.json'" in shell("import", "none.json").stderr
         assert shell("import").returncode == 2
 
 

@@ -89,10 +89,10 @@ def host_files(host: Host, platform: str, home: PurePath, env: Mapping[str, str]
     return [type(home)(each.format(**folders)) for each in host.files]
 
 
-def _host(name: str) -> Host:
+def _host(name: str, noun: str = "host") -> Host:
     if name not in HOSTS:
         known = did_you_mean(nearest(name, HOSTS)) or f"; there are {', '.join(HOSTS)}"
-        raise QueryError(f"there is no host {name!r}{known}")
+        raise QueryError(f"there is no {noun} {name!r}{known}")
     return HOSTS[name]
 
 
@@ -296,9 +296,10 @@ def _unset_variables(found: ServerImport) -> Iterator[str]:
 
 def _servers_in(name: str) -> dict[str, Any]:
     """Servers of a host or file; for Claude Code also the servers of the project in this folder."""
-    path = Path(name) if name not in HOSTS and Path(name).is_file() else _file_of(name)
+    path = _file_of(name) if name in HOSTS else Path(name)
     if not path.is_file():
-        raise QueryError(f"{HOSTS[name].title} keeps no servers here: there is no {path}")
+        host = _host(name, "host and no file")
+        raise QueryError(f"{host.title} keeps no servers here: there is no {path}")
     source = Source.by_name(str(path))
     servers, document = servers_of(source) or {}, parse_config(source)
     projects = document.get("projects") if name == "claude-code" and is_object(document) else None
