@@ -41,6 +41,15 @@ def test_a_question_with_fitting_passages_goes_to_knowledge():
     assert route.reason == "written knowledge answers this"
 
 
+@pytest.mark.parametrize("tools", [SURE_TOOLS, UNSURE_TOOLS])
+def test_at_a_step_tools_are_never_left_out_for_passages(tools):
+    evidence = RouteEvidence(READING, tools, SURE_PASSAGES, is_step=True)
+    assert choose_route(evidence).kind == "both"
+    assert choose_route(replace(evidence, tools=NO_TOOLS)).kind == "knowledge"
+    withheld = replace(evidence, tools=UNSURE_TOOLS, withholds=True)
+    assert choose_route(withheld).kind == "knowledge"
+
+
 LIKELY_READING = Context(
     "", domain="agile", need="know", needs={"act": 0.1, "know": 0.7, "both": 0.15, "neither": 0.05}
 )

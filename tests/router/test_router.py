@@ -72,6 +72,14 @@ def test_a_step_is_searched_by_what_the_agent_wrote_and_leaves_out_what_it_calle
     assert alone.search_text == said
 
 
+@pytest.mark.parametrize("task", [GLASS, "thank you"])
+def test_a_step_gets_tools_whatever_its_task_looks_like(crib, task):
+    assert ids(crib.route(Turn(text=task))) == ["agent/think"]
+    decision = crib.route(Turn(text=task, step="Now I send a mail to somebody."))
+    assert decision.route.kind in {"tools", "both"}
+    assert "mail/send_mail" in ids(decision)
+
+
 def test_all_that_the_user_said_counts_beside_the_last_message(crib):
     said = [Message(content="send a mail to somebody"), Message(content="thank you")]
     decision = crib.route(Turn(text="send it once more", history=said), k=1)

@@ -73,8 +73,8 @@ class RouteEvidence:
     `gate_decides`: tools below the gate's threshold alone do not make the route `tools`.
     `withholds`: the gate removes such tools. `skipped_stages` did not run or failed.
     `rule_mentions`: number of phrases that name written rules. `orders_and_asks`: one clause gives
-    an order, another asks a question. `learned_shares`: probability of each route by learned
-    examples (`retrieval.learned`).
+    an order, another asks a question. `is_step`: an agent wrote what it does next.
+    `learned_shares`: probability of each route by learned examples (`retrieval.learned`).
     """
 
     context: Context
@@ -85,6 +85,7 @@ class RouteEvidence:
     withholds: bool = False
     rule_mentions: int = 0
     orders_and_asks: bool = False
+    is_step: bool = False
     learned_shares: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
@@ -192,6 +193,8 @@ def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
     # Needs that the caller states require a fitting tool. The regressions were fitted on rankings
     # with the dense encoder: without it the gate decides.
     is_sure = has_tools and tools.verdict == "accept" and (tools.needs or evidence.is_lexical_only)
+    # The text of a step is the task: it says nothing of the call that comes next.
+    is_sure = is_sure or (has_tools and evidence.is_step)
     needs_tool = bool(
         is_sure or tool >= SECOND_NEED_THRESHOLD or tool >= max(text, FIRST_NEED_THRESHOLD)
     )

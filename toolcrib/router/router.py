@@ -272,6 +272,7 @@ class Router:
             withholds=self.tools.retriever.assessor.withholds,
             rule_mentions=request.detector.rule_mentions(request.turn.text),
             orders_and_asks={"act", "know"} <= set(needs),
+            is_step=request.turn.step is not None,
         )
         return evidence, (f"clauses:{','.join(needs)}",) if needs else ()
 
@@ -339,6 +340,9 @@ class Router:
             Context(turn.text),
         )
         known = _with_metadata(known, turn.metadata)
+        if turn.step:
+            # An agent that goes on has something to do, whatever its user wrote last.
+            known = replace(known, smalltalk=None)
         reader = self._reader(turn, known)
         if reader is None or not budget.admit("llm"):
             return known
