@@ -618,7 +618,9 @@ def test_a_confirmation_leans_on_the_request_behind_earlier_answers():
     assert found.text == f"{REQUESTS[2]}\nok"
 
 
-@pytest.mark.parametrize("now", ["retry", "undo, please", "confirm", "proceed", "Continue!"])
+@pytest.mark.parametrize(
+    "now", ["retry", "undo, please", "confirm", "proceed", "Continue!", "go", "ok, do it"]
+)
 def test_a_command_leans_on_the_message_before(subjects, now):
     turn = said("what is the weather in Rome", "list the invoices of March", now=now)
     decision = subjects.route(turn)

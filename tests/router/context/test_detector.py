@@ -37,7 +37,14 @@ def shipped():
     """Detects with the shipped model."""
     dense = make_dense(Settings())
     detector = SemanticDetector(shipped_context(CUES), FINDER, shipped_turn_classifier())
-    return lambda text, **how: detector.detect(text, query_of(text, dense), **how)
+
+    def detect(text, before=None, **how):
+        alone = query_of(text, dense)
+        if before is None:
+            return detector.detect(text, alone, **how)
+        return detector.detect(text, query_of(f"{before}\n{text}", dense), own=alone, **how)
+
+    return detect
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +100,20 @@ def test_what_is_asked_for_beside_small_talk_is_no_small_talk(shipped):
         "спасибо, теперь перезапусти сервер",
     )
     assert {text for text in asked if shipped(text).smalltalk} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("who was there", None),
+        ("and who of us is that this week?", None),
+        ("she prefers mornings", None),
+        ("thanks, that was all", "farewell"),
+        ("all good then", "thanks"),
+    ],
+)
+def test_what_refers_to_a_request_is_small_talk_by_its_words_alone(shipped, text, kind):
+    assert shipped(text, before="What did the meeting of the clinic decide?").smalltalk == kind
 
 
 @pytest.mark.parametrize(

@@ -452,7 +452,10 @@ class SemanticDetector(HeuristicDetector):
         words = reading.words if query.text == text else split_words(head_of(text))
         is_read = UNSUPPORTED_LANGUAGE not in (own or query).degraded
         is_shown = is_alone and is_read
-        said["smalltalk"] = self._smalltalk(words, shares, is_shown=is_shown, answer=answer)
+        refers = own is not None and own.text != query.text
+        said["smalltalk"] = self._smalltalk(
+            words, shares, is_shown=is_shown, refers=refers, answer=answer
+        )
         if said["smalltalk"] is not None:
             # Small talk requests nothing: only its entities set the sensitivity.
             level, signals, needs = held, holds, dict[str, float]()
@@ -507,12 +510,19 @@ class SemanticDetector(HeuristicDetector):
         return own | {field: told[field] for field in fields}
 
     def _smalltalk(
-        self, words: TextWords, shares: Sequence[float], *, is_shown: bool, answer: Answer | None
+        self,
+        words: TextWords,
+        shares: Sequence[float],
+        *,
+        is_shown: bool,
+        refers: bool,
+        answer: Answer | None,
     ) -> str | None:
         """Likeliest kind of small talk; None if a request is likelier.
 
         Words alone decide in answers, and if the vector does not represent the turn: a vector of
-        joined turns, or of a language that the encoder does not read.
+        joined turns, or of a language that the encoder does not read. A turn that `refers` to an
+        earlier request speaks of it (`who was there?`), unless its words are small talk too.
         """
         indexes = self._cues.indexes
         rest = remainder_of(words, indexes)
@@ -521,6 +531,8 @@ class SemanticDetector(HeuristicDetector):
             return smalltalk_of(words, indexes, answer).label
         is_beside_clause = rest.smalltalk and rest.longest_clause >= MIN_REQUEST_WORDS
         least = MIN_SMALLTALK_SHARE_BESIDE_CLAUSE if is_beside_clause else MIN_SMALLTALK_SHARE
+        if refers and smalltalk_of(words, indexes).label is None:
+            return None
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
         if is_command(words, indexes) or (rest.is_question and kind != ASSISTANT):

@@ -303,11 +303,12 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
     """Kind of small talk, if its phrases and fillers are nearly all of the turn.
 
     `thanks!` is small talk, `thanks, now deploy it` is not: no remaining word may be a request. In
-    an answer to a question `great` is no thanks.
+    an answer to a question, or beside a command, `great` is no thanks.
     """
     if answer == REFUSAL:
         return Estimate(REFUSAL, _SMALLTALK_CONFIDENCE)
-    if answer is not None and has_reply(words, indexes):
+    is_answer = answer is not None and has_reply(words, indexes)
+    if is_answer or is_command(words, indexes):
         return Estimate(None, _SMALLTALK_CONFIDENCE)
     rest = remainder_of(words, indexes)
     if not rest.smalltalk:
