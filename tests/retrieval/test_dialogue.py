@@ -1,4 +1,4 @@
-"""Dialogue: what a user said before counts beside the query, by its own score."""
+"""Dialogue: what was said before counts beside the query, by its own score."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from toolcrib import Crib, ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.retrieval.dialogue import (
     MAX_DIALOGUE_CHARS,
+    MAX_REPLY_CHARS,
     Dialogue,
     read_dialogue,
     read_messages,
@@ -17,6 +18,8 @@ SAID = [
     {"role": "user", "content": "Where is parcel 4410?"},
     {"role": "assistant", "content": "Parcel 4410 is in Bergen."},
 ]
+
+REPLY = SAID[1]["content"]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +79,25 @@ def test_a_history_without_words_of_the_user_changes_nothing(crib):
 def test_the_oldest_messages_make_room_for_the_newest():
     long = {"role": "user", "content": "x" * MAX_DIALOGUE_CHARS}
     made = read_dialogue("and 4411?", read_messages([long, *SAID]))
-    assert made == Dialogue("and 4411?", "Where is parcel 4410?\nand 4411?")
+    assert made == Dialogue("and 4411?", f"Where is parcel 4410?\n{REPLY}\nand 4411?")
+
+
+def test_a_user_speaks_of_what_the_last_reply_says(crib):
+    said = [
+        {"role": "user", "content": "Is anything wrong here?"},
+        {"role": "assistant", "content": "A parcel from Oslo is on its way."},
+    ]
+    assert first(crib.find_tools("take care of that", history=said)) == "track_parcel"
+    assert first(crib.find_tools("take care of that", history=said[:1])) != "track_parcel"
+
+
+def test_of_a_reply_the_beginning_counts_and_no_other_message_of_the_assistant():
+    user, reply = SAID[0], {"role": "assistant", "content": "x" * 2 * MAX_REPLY_CHARS}
+    made = read_dialogue("and?", read_messages([user, SAID[1], user, reply]))
+    assert made.whole.splitlines() == [user["content"]] * 2 + ["x" * MAX_REPLY_CHARS, "and?"]
+    for last in (user, {"role": "tool", "content": "{}"}, {"role": "assistant", "content": None}):
+        made = read_dialogue("and?", read_messages([user, SAID[1], last]))
+        assert REPLY not in made.whole
 
 
 def test_a_needed_tool_is_searched_by_its_own_line(crib):

@@ -1,4 +1,4 @@
-"""Dialogue: the words of a query, and all earlier messages of its user."""
+"""Dialogue: the words of a query, and the messages before it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from toolcrib.records.codec import in_words
 from toolcrib.records.turns import MAX_HISTORY_MESSAGES, Message
 
 OWN_SHARE, MARKED_OWN_SHARE = 0.4, 0.3
-"""Weight of the last message; the rest is for all messages of the user. The second is for a text
-that is itself a dialogue: its last message mostly completes an earlier one."""
+"""Weight of the last message; the rest is for the whole dialogue. The second is for a text that is
+itself a dialogue: its last message mostly completes an earlier one."""
 
 MAX_DIALOGUE_CHARS = 2_000
 """Characters of a dialogue that are searched: the encoder reads some 1,000, the lexical leg all."""
+
+MAX_REPLY_CHARS = 100
+"""Beginning of the assistant's last reply that counts: a user speaks of what it says (`add one`,
+after `there is no index`). What follows mostly offers other things."""
 
 _MARK = re.compile(r"(?<!\S)(user|human|system|assistant|ai|bot|agent)\s?:", re.IGNORECASE)
 _USERS = frozenset({"user", "human"})
@@ -26,7 +30,10 @@ _USERS = frozenset({"user", "human"})
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """Last message of a user, and all of the user's messages; `is_marked` by roles in the text."""
+    """Last message of a user, and the whole dialogue; `is_marked` by roles in the text.
+
+    The whole dialogue: all messages of the user, and the beginning of the assistant's last reply.
+    """
 
     own: str
     whole: str
@@ -54,7 +61,15 @@ def read_dialogue(query: str, history: Sequence[Message] = ()) -> Dialogue | Non
     if not marked and not earlier:
         return None
     *before, own = marked or [query]
-    return Dialogue(own, _newest([*earlier, *before, own]), is_marked=bool(marked))
+    reply = _last_reply(history) if earlier else []
+    return Dialogue(own, _newest([*earlier, *reply, *before, own]), is_marked=bool(marked))
+
+
+def _last_reply(history: Sequence[Message]) -> list[str]:
+    """Beginning of the assistant's reply at the end of a history; empty if it ends otherwise."""
+    last = history[-1]
+    reply = last.content.strip()[:MAX_REPLY_CHARS] if last.role == "assistant" else ""
+    return [reply] if reply else []
 
 
 def _marked_messages(text: str) -> list[str]:

@@ -82,7 +82,7 @@ SURE_QUESTION_PROBABILITY = 0.7
 """Probability of the need `know` from which a lower threshold holds for passages."""
 
 SHIFTED_OWN_SHARE = 0.5
-"""Weight of a turn's own text beside its history, if the turn seems to start a new topic."""
+"""Weight of a turn's own text beside the dialogue, if the turn seems to start a new topic."""
 
 NO_TERMS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
 """Empty lexical vector, for clauses that are classified but not searched."""
@@ -438,7 +438,7 @@ class Router:
     ) -> tuple[EncodedQuery, EncodedQuery, EncodedQuery]:
         """Queries for knowledge, for tools, and of the turn's own text.
 
-        The query for tools adds all that the user said before. At a step only the query for tools
+        The query for tools adds the dialogue before the turn. At a step only the query for tools
         has the agent's words.
         """
         turn = request.turn
