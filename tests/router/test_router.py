@@ -600,6 +600,8 @@ REQUESTS = (
         (("Hi!", "thanks a lot"), "once more", 1),
         ((REQUESTS[1], "and who must I ask?"), "and 8813?", 2),
         (REQUESTS[:3], "and the other parcel?", 2),
+        (REQUESTS[:3], "does it?", 1),
+        (REQUESTS[:3], "show", 1),
     ],
 )
 def test_a_follow_up_leans_on_the_last_request_or_one_that_shares_words(messages, now, back):
@@ -609,13 +611,16 @@ def test_a_follow_up_leans_on_the_last_request_or_one_that_shares_words(messages
 
 
 def test_a_confirmation_leans_on_the_request_behind_earlier_answers():
+    question = "Shall I tell the dentist?"
     talk = [
         *(("user", REQUESTS[2]), ("assistant", "For which hour?"), ("user", "at nine")),
-        ("assistant", "Shall I do it?"),
+        ("assistant", f"It is in your calendar. {question}"),
     ]
     history = tuple(Message(role=role, content=text) for role, text in talk)
     found = searched(Turn(text="ok", history=history), DETECTOR, never)
-    assert found.text == f"{REQUESTS[2]}\nok"
+    assert found.text == f"{REQUESTS[2]}\n{question}\nok"
+    other = searched(Turn(text="by mail", history=history), DETECTOR, never)
+    assert other.text == f"{REQUESTS[2]}\nby mail"
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
     asked, own = last.content[-MAX_JOINED_CHARS:], split_words(excerpt(turn.text)).bare
     if not own or len(own) > MAX_ANSWER_WORDS or "?" in own:
         return None
-    reply, question = detector.reply(turn.text), SENTENCE_END.split(asked)[-1]
+    reply, question = detector.reply(turn.text), _last_sentence(asked)
     is_offer = not OFFER_WORDS.isdisjoint(split_words(question).bare)
     may_be_refused = is_offer or detector.may_be_refused(question)
     if reply == "refusal" or (reply == "denial" and may_be_refused):
@@ -96,6 +96,10 @@ def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
     is_echo = own[0] in split_words(asked).bare
     is_order = reply is None and not is_echo and detector.orders(turn.text)
     return None if is_offer or is_order else "answer"
+
+
+def _last_sentence(text: str) -> str:
+    return SENTENCE_END.split(text)[-1]
 
 
 def _without_sql(text: str) -> str:
@@ -128,11 +132,13 @@ def search_text(
     earlier = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
     if not earlier:
         return alone
-    leaning = 1.0 if answer else detector.follow_up_score(excerpt(turn.text))
+    # `add one` and `does it?` say something, yet nothing to look for.
+    is_whole = bool(answer) or not detector.content_words(own)
+    leaning = 1.0 if is_whole else detector.follow_up_score(excerpt(turn.text))
     chosen = None
     if leaning >= 0.5:  # noqa: PLR2004 -- more likely than not
         places = _request_places(turn, detector) or range(len(earlier))
-        if answer or not detector.has_content(excerpt(turn.text)):
+        if is_whole or not detector.has_content(excerpt(turn.text)):
             chosen = places[-1]
         else:
             chosen = _nearest(own, earlier, places, leaning, detector, encode)
@@ -140,7 +146,11 @@ def search_text(
         return SearchText(own, "shifted", (*signals, "topic-shift"))
     ground = " ".join(excerpt(earlier[chosen])[:MAX_JOINED_CHARS].split())
     signals = (*signals, f"follow-up:{len(earlier) - chosen}")
-    return SearchText(f"{ground}\n{own}", "joined", signals)
+    parts = [ground, own]
+    if answer and detector.has_reply(turn.text):
+        # `yes` says nothing that `Shall I set it to 21 degrees?` does not.
+        parts.insert(1, _last_sentence(turn.history[-1].content[-MAX_JOINED_CHARS:]))
+    return SearchText("\n".join(parts), "joined", signals)
 
 
 def _request_places(turn: Turn, detector: HeuristicDetector) -> list[int]:

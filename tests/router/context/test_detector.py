@@ -109,6 +109,7 @@ def test_what_is_asked_for_beside_small_talk_is_no_small_talk(shipped):
         ("and who of us is that this week?", None),
         ("she prefers mornings", None),
         ("thanks, that was all", "farewell"),
+        ("that's everything, thanks", "thanks"),
         ("all good then", "thanks"),
     ],
 )

@@ -522,7 +522,7 @@ class SemanticDetector(HeuristicDetector):
 
         Words alone decide in answers, and if the vector does not represent the turn: a vector of
         joined turns, or of a language that the encoder does not read. A turn that `refers` to an
-        earlier request speaks of it (`who was there?`), unless its words are small talk too.
+        earlier request speaks of it (`who was there?`), unless it has phrases of small talk.
         """
         indexes = self._cues.indexes
         rest = remainder_of(words, indexes)
@@ -531,7 +531,7 @@ class SemanticDetector(HeuristicDetector):
             return smalltalk_of(words, indexes, answer).label
         is_beside_clause = rest.smalltalk and rest.longest_clause >= MIN_REQUEST_WORDS
         least = MIN_SMALLTALK_SHARE_BESIDE_CLAUSE if is_beside_clause else MIN_SMALLTALK_SHARE
-        if refers and smalltalk_of(words, indexes).label is None:
+        if refers and (not rest.smalltalk or rest.before > 1):
             return None
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
