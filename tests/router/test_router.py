@@ -330,6 +330,8 @@ def test_a_confirmation_gets_the_tools_of_the_question(subjects, now):
         (OFFER, "👎", "refusal"),
         ("Done. Anything else?", "no", "refusal"),
         ("Done. Anything else?", "ok", "thanks"),
+        ("I can do it by noon.", "never mind", "refusal"),
+        ("I can do it by noon.", "no need, thanks", "refusal"),
         ("Done.", "great", "thanks"),
         ("Done.", "ok", "thanks"),
         (OFFER, "good night", "farewell"),

@@ -80,10 +80,15 @@ def standalone_text(turn: Turn) -> SearchText:
 
 
 def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
-    """Kind of a turn that answers the assistant's last question; None for any other turn."""
+    """Kind of a turn that answers the assistant's last question; None for any other turn.
+
+    A text that only refuses (`never mind`) needs no question: a statement offers things too.
+    """
     last = turn.history[-1] if turn.history else None
-    if last is None or last.role != "assistant" or not last.content.rstrip().endswith("?"):
+    if last is None or last.role != "assistant":
         return None
+    if not last.content.rstrip().endswith("?"):
+        return "refusal" if detector.reply(turn.text) == "refusal" else None
     asked, own = last.content[-MAX_JOINED_CHARS:], split_words(excerpt(turn.text)).bare
     if not own or len(own) > MAX_ANSWER_WORDS or "?" in own:
         return None
