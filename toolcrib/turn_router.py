@@ -324,7 +324,8 @@ class TurnRouter:
         learner = self.collector
         if self._log is None and learner is None:
             raise SettingsError(
-                "feedback needs a decision log, and there is none: set telemetry.path"
+                "feedback needs a decision log, and there is none: set telemetry.path, "
+                "or learning.enabled to learn from it"
             )
         try:
             feedback = Feedback.model_validate(given)
