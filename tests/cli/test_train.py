@@ -90,7 +90,7 @@ class TestLearned:
         done = shell.train("encoder", "data", "--out", "words", *WELL)
         assert done.code == 0
         lines = done.out.splitlines()
-        assert lines[0].startswith("48 pairs from 1 sources; 0 texts left out")
+        assert lines[0].startswith("48 pairs from 1 source; 0 texts left out")
         assert lines[1].split() == ["data", "set", "measure", "before", "after", "p"]
         assert [line.split()[1] for line in lines[2:5]] == ["ndcg@10", "hit@1", "completeness@10"]
         assert lines[5].startswith("better; to use it, put into toolcrib.yaml")
@@ -123,7 +123,7 @@ class TestNotBetter:
         options = (*HARDLY, "--layers", "1", "--limit", "12", "--judged", "4", "--no-imitate")
         done = shell.train("reranker", "data", "--out", "sorter", *options)
         assert done.code == 0, done.err
-        assert done.out.startswith("12 pairs from 1 sources")
+        assert done.out.startswith("12 pairs from 1 source")
         assert "keep the model that you have" in done.out
 
     @pytest.mark.slow

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets
-from toolcrib.cli.output import err, out, print_json, print_rows
+from toolcrib.cli.output import count_of, err, out, print_json, print_rows
 from toolcrib.cli.progress import show_counts
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
@@ -169,8 +169,9 @@ def _show(plan: TrainingPlan, outcome: TrainingResult, *, json: bool) -> None:
         return
     pairs, gone = sum(outcome.pairs.values()), sum(outcome.left_out_as_near_duplicates.values())
     out.print(
-        f"[bold]{pairs:,} pairs[/] [dim]from {len(outcome.pairs)} sources; {gone:,} texts left "
-        f"out as near duplicates of held-back ones; {outcome.training['seconds']:.0f} s[/]"
+        f"[bold]{count_of(pairs, 'pair')}[/] [dim]from {count_of(len(outcome.pairs), 'source')}; "
+        f"{count_of(gone, 'text')} left out as near duplicates of held-back ones; "
+        f"{outcome.training['seconds']:.0f} s[/]"
     )
     verdict = outcome.verdict
     if verdict is None:
