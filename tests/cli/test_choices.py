@@ -51,6 +51,12 @@ class TestClassify:
         skipped = shell.json("classify", "q.yaml", "hello")
         assert (skipped["branch"], skipped["skipped"]) == (None, True)
 
+    def test_a_question_of_the_settings_goes_by_its_name(self, shell: Shell):
+        (shell.folder / "toolcrib.yaml").write_text(json.dumps({"questions": {"team": SUPPORT}}))
+        found = shell.json("classify", "team", "the parcel is lost", **BUNDLED)
+        assert found["branch"] == "shipping"
+        assert shell("classify", "teams", "the parcel is lost").returncode == 2
+
     def test_mistakes_are_said_in_one_line(self, shell: Shell):
         (shell.folder / "q.yaml").write_text("{model: m, question: x, classes: [{id: a}]}")
         done = shell("classify", "q.yaml", "hello")

@@ -31,7 +31,7 @@ def classify(
     config: Annotated[
         Path,
         typer.Argument(
-            help="File of a question with classes, YAML or JSON; with --url a question's name."
+            help="File of a question with classes, YAML or JSON; or its name in the settings or a service."
         ),
     ],
     text: Annotated[str | None, typer.Argument(help="What a user says.")] = None,
@@ -76,12 +76,13 @@ def classify(
 def _open_classifier(
     config: Path, url: str | None, settings: Settings
 ) -> Generator[Callable[..., Classification]]:
-    """Classifier by a question of a file, or of the named service."""
+    """Classifier of a question: of a file, of a name in the settings, or of a service."""
     service = url or (None if config.is_file() else settings.url)
     if service is None:
         from toolcrib import build
 
-        yield build.question_classifier(config, settings).classify
+        named = None if config.is_file() else settings.questions.get(str(config))
+        yield build.question_classifier(named or config, settings).classify
         return
     with remote_crib(service, settings) as crib:
         yield partial(crib.classify, str(config))
