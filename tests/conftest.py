@@ -48,6 +48,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 ROOT = Path(__file__).parent.parent
 REGISTRY = ROOT / "data" / "registry"
 SOURCES = (str(REGISTRY), f"{REGISTRY / 'home_tools.py'}:TOOLS")
+COLLECTIONS = sorted(each for each in (ROOT / "data" / "collections").iterdir() if each.is_dir())
 
 END_TO_END = {"console", "deploy", "faults", "typescript"}
 """Folders of tests that start processes, browsers or balancers, and take seconds each."""
@@ -133,6 +134,17 @@ def crib(tmp_path: Path, settings: Settings) -> Iterator[Crib]:
     """An empty crib on the real embedded engine."""
     with Crib.open(tmp_path / "store", settings=settings) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Store of the sample registry and collections with the bundled model; to be copied."""
+    folder = tmp_path_factory.mktemp("sample") / "store"
+    with Crib.open(folder, settings=Settings()) as crib, encoded_once():
+        crib.index_tools(*SOURCES)
+        for collection in COLLECTIONS:
+            assert crib.index_docs(collection, collection=collection.name).refused == ()
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -9,19 +9,17 @@ import pytest
 from tests.conftest import ROOT, encoded_once
 from tests.router.knowledge_shelf import ask, context, router
 from toolcrib import Crib, Scope, Settings
+from toolcrib.store.folder import copy_sparsely
 
 DOCUMENTS = ROOT / "data" / "collections"
-NAMES = sorted(folder.name for folder in DOCUMENTS.iterdir() if folder.is_dir())
 
 
 @pytest.fixture(scope="module")
-def crib():
-    """The six sample collections with the bundled model; no test writes to it."""
-    with Crib.open(":memory:", settings=Settings()) as opened:
-        with encoded_once():
-            for name in NAMES:
-                report = opened.index_docs(DOCUMENTS / name, collection=name)
-                assert report.refused == ()
+def crib(sample_folder, tmp_path_factory):
+    """The sample with the bundled model, six collections and tools; no test writes to it."""
+    folder = tmp_path_factory.mktemp("knowledge")
+    copy_sparsely(sample_folder, folder)
+    with Crib.open(folder, settings=Settings()) as opened:
         yield opened
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SOURCES, encoded_once
 from toolcrib import Crib, Message
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
 from toolcrib.router.collections import preset
 from toolcrib.router.context.labels import CONTEXT_FIELDS, label_sets
+from toolcrib.store.folder import copy_sparsely
 
 DATA = Path(__file__).parent.parent / "data"
 ROUTES = {"tools", "knowledge", "both", "general", "none"}
@@ -160,15 +160,11 @@ def test_plain_turns_are_read_right(plain_shares, field, least):
 
 
 @pytest.fixture(scope="module")
-def own():
+def own(sample_folder, tmp_path_factory):
     """Crib of the sample's tools and collections."""
-    with Crib.open(":memory:") as crib:
-        with encoded_once():
-            crib.index_tools(*SOURCES)
-            for folder in sorted(
-                each for each in (DATA / "collections").iterdir() if each.is_dir()
-            ):
-                crib.index_docs(folder, collection=folder.name)
+    folder = tmp_path_factory.mktemp("own")
+    copy_sparsely(sample_folder, folder)
+    with Crib.open(folder) as crib:
         yield crib
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, SOURCES, encoded_once
+from tests.conftest import ROOT
 from toolcrib import Crib, Decision, Settings
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
+from toolcrib.store.folder import copy_sparsely
 
 
 class Lost(BundledEncoder):
@@ -24,13 +26,10 @@ class Lost(BundledEncoder):
 
 
 @pytest.fixture(scope="module")
-def crib() -> Iterator[Crib]:
-    with Crib.open(":memory:", settings=Settings(), dense=Lost()) as opened:
-        with encoded_once():
-            opened.index_tools(*SOURCES)
-            for folder in sorted((ROOT / "data" / "collections").iterdir()):
-                if folder.is_dir():
-                    opened.index_docs(folder, collection=folder.name)
+def crib(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crib]:
+    folder = tmp_path_factory.mktemp("lost")
+    copy_sparsely(sample_folder, folder)
+    with Crib.open(folder, settings=Settings(), dense=Lost()) as opened:
         yield opened
 
 
