@@ -1,9 +1,15 @@
-"""`toolcrib gateway` as a program, whatever else the command line has."""
+"""`toolcrib gateway` as a program, whatever else the command line has.
+
+What an index run does is shown every `PROGRESS_S` seconds where the environment says so.
+"""
 
 from __future__ import annotations
 
+import os
+
 import typer
 
+from toolcrib.cli import progress
 from toolcrib.serve import gateway
 
 app = typer.Typer()
@@ -13,6 +19,7 @@ app = typer.Typer()
 def configure(context: typer.Context) -> None:
     """Have no settings file."""
     context.obj = None
+    progress.LINE_INTERVAL_S = float(os.environ.get("PROGRESS_S", progress.LINE_INTERVAL_S))
 
 
 app.command("gateway")(gateway)

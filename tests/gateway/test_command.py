@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from anyio import wrap_file
-from mcp import Client, StdioServerParameters, stdio_client
+from mcp import Client, StdioServerParameters
 from mcp.server.stdio import stdio_server
 from typer.testing import CliRunner
 
@@ -63,10 +63,12 @@ def started(behind: Behind, *options: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def forked(behind: Behind, *options: str, **env: str) -> Generator[ForkedProcess]:
+def forked(
+    behind: Behind, *options: str, stderr: Any = subprocess.PIPE, **env: str
+) -> Generator[ForkedProcess]:
     """The gateway in front of the servers of `mcp.json`, started by the fork server."""
     command = ("tests.gateway.command", "gateway", str(behind.folder / "mcp.json"), *options)
-    how = {"cwd": behind.folder, "env": {**ENV, **env}, "stderr": subprocess.PIPE}
+    how = {"cwd": behind.folder, "env": {**ENV, **env}, "stderr": stderr}
     with closing(ForkedProcess(*command, **how)) as process:
         yield process
 
@@ -239,15 +241,11 @@ async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
 @pytest.mark.slow
 async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
     """The gateway goes on for months, and would write a line every ten seconds."""
-    config = behind.config(post=behind.entry("post", ANNOUNCE))
-    often = "from toolcrib.cli import progress; progress.LINE_INTERVAL_S = 0.01"
-    program = f"{often}; from tests.gateway.command import app; app()"
+    behind.config(post=behind.entry("post", ANNOUNCE))
     options = ("--store", str(behind.store), "--no-audit")
-    arguments = ["-c", program, "gateway", str(config), *options]
-    parameters = StdioServerParameters(command=sys.executable, args=arguments, env=ENV)
     log = behind.folder / "stderr"
-    with log.open("w") as stderr:
-        async with Client(stdio_client(parameters, errlog=stderr)) as client:
+    with log.open("wb") as stderr, forked(behind, *options, stderr=stderr, PROGRESS_S="0.01") as it:
+        async with Client(pipes(it)) as client:
             await client.call_tool("find_tools", {"query": "announce"})
             behind.offer("post", ANNOUNCE, ECHO)
             await client.call_tool("post__announce", {})
