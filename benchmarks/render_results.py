@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "explanation" / "results.md"
 BLOCK = re.compile(r"(<!-- (\w+)\(([\w-]+)\) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MEASURES = ("ndcg@10", "completeness@10", "recall@5", "hit@1", "mrr")
-GATES = (
+GATE_MEASURES = (
     "auroc",
     "false_acceptance@95",
     "near_auroc",
@@ -143,12 +143,12 @@ def examples(found: Mapping[str, Any]) -> str:
 def shown(measured: Iterable[Mapping[str, Any]]) -> list[str]:
     """The measures of a confidence that any of these has."""
     rows = list(measured)
-    return [gate for gate in GATES if any(gate in row for row in rows)]
+    return [gate for gate in GATE_MEASURES if any(gate in row for row in rows)]
 
 
 def gates(found: Mapping[str, Any]) -> str:
     """The confidence, a row a set."""
-    known = [gate for gate in GATES if gate in found["macro"]]
+    known = [gate for gate in GATE_MEASURES if gate in found["macro"]]
     rows = [
         [name, *(three(one.get(gate)) for gate in known), three(one.get("true_acceptance"))]
         for name, one in [*found["sets"].items(), ("**mean**", found["macro"])]

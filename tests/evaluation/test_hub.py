@@ -197,8 +197,8 @@ def test_a_hub_that_is_away_is_an_error_that_says_what_to_do(hub):
     with pytest.raises(SourceError) as caught:
         load("metatool")
     assert str(caught.value) == (
-        "hub:mangopy/ToolRet-Tools: customized: cannot be loaded (Couldn't reach it); see that "
-        "the hub can be reached, or name a folder with the data"
+        "hub:mangopy/ToolRet-Tools: customized: cannot be loaded (Couldn't reach it); check that "
+        "the hub is reachable, or name a folder with the data"
     )
 
 

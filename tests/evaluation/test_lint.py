@@ -46,8 +46,8 @@ def test_a_pair_that_is_confused_is_told_with_the_words_that_set_it_apart():
     )
     (pair,) = [each for each in linted(*APART, *twins).findings if each.rule == "confusable"]
     assert (pair.severity, pair.tool, pair.others) == ("warning", "open_deposit", ("open_account",))
-    assert "open_account alone says town" in pair.text
-    assert "open_deposit alone says deposit, may" in pair.text
+    assert "only open_account has town" in pair.text
+    assert "only open_deposit has deposit, may" in pair.text
 
 
 def test_a_copy_is_told_once():
@@ -128,7 +128,7 @@ def test_the_worst_comes_first():
 def test_work_tells_how_far_it_is():
     heard: list[tuple[str, int, int]] = []
     lint(APART, SETTINGS, progress=lambda *step: heard.append(step))
-    assert ("asking for each tool", 3, 3) in heard
+    assert ("searching for each tool", 3, 3) in heard
 
 
 def test_rules_of_a_provider_name_their_extra_before_any_search(monkeypatch):

@@ -304,12 +304,12 @@ def test_two_sets_of_one_name_are_an_error():
 
 @pytest.mark.parametrize("wrong", [{"ks": ()}, {"ks": (0,)}, {"limit": 0}])
 def test_numbers_that_ask_for_nothing_are_an_error(wrong: dict[str, object]):
-    with pytest.raises(SettingsError, match="1 or more"):
+    with pytest.raises(SettingsError, match="at least 1"):
         evaluate([DATA], {"fixed": _fixed()}, **wrong)
 
 
 def test_no_system_learns_from_what_it_is_measured_on():
-    with pytest.raises(SettingsError, match="cannot be what is measured"):
+    with pytest.raises(SettingsError, match="cannot be the measured split"):
         evaluate([DATA], {"fixed": _fixed()}, learn="test")
 
 

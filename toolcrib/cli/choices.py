@@ -31,7 +31,8 @@ def classify(
     config: Annotated[
         Path,
         typer.Argument(
-            help="File of a question with classes, YAML or JSON; or its name in the settings or a service."
+            help="File of a question with classes, YAML or JSON; or its name in the settings or a "
+            "service."
         ),
     ],
     text: Annotated[str | None, typer.Argument(help="What a user says.")] = None,

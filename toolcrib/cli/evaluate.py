@@ -499,11 +499,11 @@ def _systems(
     also comes with each of these files.
     """
     from toolcrib import build
-    from toolcrib.evaluation.systems.base import BASELINES, OURS, PEERS, baseline
+    from toolcrib.evaluation.systems.base import BASELINES, OWN_SYSTEMS, PEERS, baseline
     from toolcrib.evaluation.systems.ours import OwnSystems
 
     settings = load_settings(context.obj)
-    ours = [n for n in OURS if n != "fusion+rerank" or settings.encoder.reranker is not None]
+    ours = [n for n in OWN_SYSTEMS if n != "fusion+rerank" or settings.encoder.reranker is not None]
     groups = {
         "ours": ours,
         "baselines": [*BASELINES],
@@ -512,7 +512,7 @@ def _systems(
     }
     defaults = DEFAULT_SYSTEMS[:1] if enrichments else DEFAULT_SYSTEMS
     chosen = list(dict.fromkeys(n for name in names or defaults for n in groups.get(name, [name])))
-    factories = {name: baseline(name) for name in chosen if name not in OURS}
+    factories = {name: baseline(name) for name in chosen if name not in OWN_SYSTEMS}
     dense = build.make_dense(settings)
     with (
         open_crib(context, store) if indexed else nullcontext() as crib,

@@ -159,9 +159,9 @@ def complete_formats() -> list[str]:
 
 def complete_systems() -> list[str]:
     """Completion with the names of systems."""
-    from toolcrib.evaluation.systems.base import BASELINES, OURS
+    from toolcrib.evaluation.systems.base import BASELINES, OWN_SYSTEMS
 
-    return ["ours", "baselines", "all", *OURS, *BASELINES]
+    return ["ours", "baselines", "all", *OWN_SYSTEMS, *BASELINES]
 
 
 # -- options ---------------------------------------------------------------------------------

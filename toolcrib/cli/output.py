@@ -419,12 +419,12 @@ def _print_systems(
     found: Mapping[str, Mapping[str, float]], results: Mapping[str, SystemResult] | None = None
 ) -> None:
     """Print figures by system; `results` of one set add spreads and significance."""
-    from toolcrib.evaluation.measures import GATES, MEASURES, at_measured_cutoff
+    from toolcrib.evaluation.measures import GATE_MEASURES, MEASURES, at_measured_cutoff
 
     taken = {name for figures in found.values() for name in figures}
     shown = (at_measured_cutoff(one.in_command, taken) for one in MEASURES if one.in_command)
     measures = [name for name in shown if name]
-    gates = [name for name, gate in GATES.items() if gate.in_command and name in taken]
+    gates = [name for name, gate in GATE_MEASURES.items() if gate.in_command and name in taken]
     rows: list[list[str]] = []
     for system, figures in found.items():
         row = [escape(system)]

@@ -1,14 +1,14 @@
-"""Calibration: from labelled queries to probabilities that hold, and a head where it pays.
+"""Calibration: fits probabilities to labelled queries, and a head if there are enough examples.
 
-Two regressions are fitted. One, over the features of `retrieval.calibration`, says how likely
-any tool answers a query; it learns from queries that none answers, and from queries whose right
-tools were hidden. The other, over those of `retrieval.calibration`, one row a ranked tool, says
-which tool is right, and learns from queries that can be answered.
-For each, several ways compete in cross-validation: the calibration that is there, the same with
-slope and offset fitted anew (Platt 1999), all weights fitted anew, and for the first also one
-feature alone. Of those that tell unanswerable queries as well as any of them does, the one with
-the least log loss wins. Every figure and every curve comes from queries that the fit in question
-had not seen.
+Two regressions are fitted. The first, over the query features of `retrieval.calibration`, gives the
+probability that any tool answers a query. It learns from unanswerable queries, and from queries
+with hidden right tools. The second, over the features of ranked tools, gives the probability that a
+tool is right, and learns from answerable queries.
+
+For each, several fits compete in cross-validation: the current calibration, the same with slope and
+offset fitted again (Platt 1999), all weights fitted again, and for the first also single features.
+Among the fits with the best AUROC, the one with the least log loss wins. All figures and curves are
+from held-out queries.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from toolcrib.store.base import LegQuery, point_id
 from toolcrib.store.filters import Filter, HasId, Not
 
 HIDDEN_SHARE = 0.1
-"""Total weight of queries with hidden tools, where no real query is unanswerable."""
+"""Total weight of queries with hidden tools, if no real query is unanswerable."""
 
 SAME_PURPOSE_COSINE, MAX_SAME_TEXTS = 0.9, 20
-"""Tools whose own texts have this cosine do the same: where one is hidden, so are the others."""
+"""Minimum cosine of the texts of tools with one purpose: if one is hidden, so are the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledEvidence:
-    """One query's ranking: features [n, f] and whether each of its `n` tools is right.
+    """Ranking of one query: features [n, f], and for each of the `n` tools whether it is right.
 
-    `about`: float64 [q], what is known of the query. `lost` is how many needed tools the
-    ranking lacks. `hidden`: the query was asked again with all its right tools, and those like
-    them, out of reach: this is what an unanswerable one looks like.
+    `about`: float64 [q], features of the query. `lost`: number of needed tools that the ranking
+    lacks. `hidden`: the query was repeated without its right tools and those like them, as an
+    unanswerable query.
     """
 
     query: LabelledQuery
@@ -84,7 +84,7 @@ class LabelledEvidence:
 
     @property
     def answerable(self) -> bool:
-        """True if any tool in reach answers the query."""
+        """True if any tool in scope answers the query."""
         return self.query.answerable and not self.hidden
 
 
@@ -97,11 +97,11 @@ def gather_evidence(
     words: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[LabelledEvidence]:
-    """Ask every query, and those that can be answered also with their right tools hidden.
+    """Search every query, and answerable ones again with their right tools hidden.
 
-    `by_examples`: with the head of the tools' examples. With `words`, by words alone.
+    `by_examples`: with the head over the tools' examples. `words`: by the lexical leg alone.
     """
-    hiding = _hiding(crib)
+    hiding = _make_hiding_filter(crib)
     known = partial(crib.tools.retriever.evidence, head=head, by_examples=by_examples, words=words)
     found: list[LabelledEvidence] = []
     for done, query in enumerate(queries, start=1):
@@ -133,8 +133,8 @@ def _query_evidence(
     return [LabelledEvidence(query, known.features, known.query, right, known.tools[0][1], lost)]
 
 
-def _hiding(crib: Crib) -> Callable[[LabelledQuery], Filter]:
-    """Filter that leaves out a query's right tools, and tools whose texts are like theirs."""
+def _make_hiding_filter(crib: Crib) -> Callable[[LabelledQuery], Filter]:
+    """Function from a query to a filter without its right tools, and tools with similar texts."""
     tools = crib.tools
 
     @cache
@@ -155,14 +155,14 @@ def _hiding(crib: Crib) -> Callable[[LabelledQuery], Filter]:
 MIN_HEAD_TOOL_EXAMPLES = 5
 MIN_TOOLS_WITH_EXAMPLES_SHARE = 0.95
 MIN_HEAD_TOOLS, MAX_HEAD_TOOLS = 2, 1000
-"""A head is for registries where all but 5 % of the tools have 5 examples or more."""
+"""A head is for registries in which 95 % of the tools have 5 examples or more."""
 
 INVERSE_REGULARISATION = 10.0
-"""On vectors of unit length scikit-learn's 1 is too strong."""
+"""For unit vectors scikit-learn's default of 1 is too strong."""
 
 
 def fit_head(crib: Crib) -> Head | None:
-    """A head for the tools of an index; None where too few have examples enough."""
+    """Head for the tools of an index; None if too few have enough examples."""
     tools = [tool for tool in crib.list_tools() if tool.enabled]
     with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_HEAD_TOOL_EXAMPLES]
     with_examples.sort(key=attrgetter("id"))
@@ -188,45 +188,45 @@ def _fit_linear(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
     return pack_head([tool.id for tool in tools], weights, offsets)
 
 
-GRID = tuple(round(step / 100, 2) for step in range(101))
+THRESHOLD_GRID = tuple(round(step / 100, 2) for step in range(101))
 
 MIN_TRUE_ACCEPTANCE = 0.97
-"""The recommended threshold turns away no more than 3 % of what could be answered."""
+"""Minimum share of answerable queries that the recommended threshold accepts."""
 
 MAX_FALSE_ACCEPTANCE = 0.5
 """Largest share of the unanswerable queries that a threshold accepts without a warning."""
 
 MIN_SERVER_QUERIES = 50
-"""A server with fewer queries has no curve of its own."""
+"""Minimum number of a server's queries for a curve of its own."""
 
 MAX_NEEDED_PROBABILITIES = 2000
-"""Largest number of probabilities kept for the quantiles: more change no quantile."""
+"""Maximum number of probabilities for the quantiles: more change no quantile."""
 
 UNANSWERABLE_SHARE = 0.5
-"""Total weight of unanswerable queries while features are fitted; they are few in most
-files, and would have no say. What comes out is brought back to how frequent they are, or to
-`HIDDEN_SHARE` where they are rarer: who labels queries thinks of his tools first."""
+"""Total weight of unanswerable queries in the fit of features: most files have too few to matter.
+The result is scaled back to their frequency, or to `HIDDEN_SHARE` if they are rarer, because people
+mostly label queries for their own tools."""
 
 MIN_UNANSWERABLE = 100
-"""Fewer queries that nothing answers do not tell which features matter, where that is known."""
+"""Minimum number of unanswerable queries for choosing features, if a choice is known."""
 
 AUROC_TOLERANCE = 0.005
-"""Differences of AUROC up to this count as none."""
+"""Differences of AUROC up to this are ignored."""
 
 MIN_FALL = 0.01
-"""From here on a figure is said to be worse than before."""
+"""Minimum decline of a figure that is reported as worse."""
 
 MIN_SLOPE = 1e-3
-"""No order is turned round, or given up for one in which all queries are equal."""
+"""Minimum slope: an order is neither reversed, nor replaced by equal probabilities."""
 
 MIN_QUERIES = 30
-"""Fewer labelled queries tell too little."""
+"""Minimum number of labelled queries."""
 
 MAX_RANKED_TOOLS = 10
-"""Tools of each query that the fit looks at."""
+"""Tools of each query that the fit uses."""
 
 FIRST_WEIGHT = MAX_RANKED_TOOLS - 1
-"""The first tool counts as much as all others: most agents take it."""
+"""The first tool weighs as much as all others: most agents take it."""
 
 CALIBRATION_FOLDS = 5
 
@@ -240,7 +240,7 @@ CALIBRATION_METHODS = ("default", "rescaled", "fitted")
 
 @dataclass(frozen=True, slots=True)
 class _FitResult:
-    """One way to fit, and the probabilities that it gave unseen queries."""
+    """One fit, and its probabilities for held-out queries."""
 
     method: str
     fit: _Fit
@@ -255,11 +255,11 @@ def calibrate(
     seed: int = 0,
     start: Calibration | None = None,
 ) -> Calibration:
-    """Fit a calibration; `start` is the one in use, which may be all that is needed.
+    """Fit a calibration; `start` is the current one, which may remain the best.
 
     Raises:
-        CalibrationError: fewer than `MIN_QUERIES` queries, or (nearly) all first tools right,
-            or wrong.
+        CalibrationError: fewer than `MIN_QUERIES` queries, or (nearly) all first tools right, or
+            wrong.
     """
     shown = [one for one in evidence if not one.hidden]
     _require_enough(shown)
@@ -294,20 +294,19 @@ def _require_enough(shown: Sequence[LabelledEvidence]) -> None:
     if len(shown) < MIN_QUERIES:
         counted = "1 labelled query is" if len(shown) == 1 else f"{len(shown)} labelled queries are"
         raise CalibrationError(
-            f"{counted} too few to calibrate by; give at least {MIN_QUERIES}, some hundred are "
-            "better"
+            f"{counted} too few for a calibration; give at least {MIN_QUERIES}, better some hundred"
         )
     right = sum(one.first_is_right for one in shown)
     if right in {0, len(shown)}:
         which = "no" if right == 0 else "every"
         raise CalibrationError(
-            f"{which} labelled query has a right tool on top, so there is nothing to tell apart; "
+            f"{which} labelled query has a right tool on top, so there is nothing to learn; "
             "check that the labels name ids of this index"
         )
 
 
 def _folds(evidence: Sequence[LabelledEvidence], seed: int) -> NDArray[np.int64]:
-    """A fold for each query; a query and the same one with its tools hidden share one."""
+    """Fold of each query; a query and its repetition with hidden tools share one."""
     texts = sorted({one.query.text for one in evidence})
     shuffled = np.random.default_rng(seed).permutation(len(texts)) % CALIBRATION_FOLDS
     fold = dict(zip(texts, shuffled.tolist(), strict=True))
@@ -316,22 +315,24 @@ def _folds(evidence: Sequence[LabelledEvidence], seed: int) -> NDArray[np.int64]
 
 def _held_out_probabilities(
     fit: _Fit,
-    tell: Callable[[LabelledEvidence, _Model], Floats],
+    predict: Callable[[LabelledEvidence, _Model], Floats],
     evidence: Sequence[LabelledEvidence],
     folds: NDArray[np.int64],
 ) -> list[Floats]:
-    """Probabilities of each query by a fit that did not see the query."""
+    """Probabilities of each query by a fit without the query."""
     unseen: list[Floats] = [np.empty(0)] * len(evidence)
     for fold in range(CALIBRATION_FOLDS):
         held_back = np.flatnonzero(folds == fold).tolist()
         model = fit([one for one, at in zip(evidence, folds, strict=True) if at != fold])
         for place in held_back:
-            unseen[place] = tell(evidence[place], model)
+            unseen[place] = predict(evidence[place], model)
     return unseen
 
 
-def _log_loss(told: Sequence[float], true: Sequence[bool], weight: Floats | None = None) -> float:
-    p = np.clip(np.array(told), 1e-9, 1 - 1e-9)
+def _log_loss(
+    predicted: Sequence[float], true: Sequence[bool], weight: Floats | None = None
+) -> float:
+    p = np.clip(np.array(predicted), 1e-9, 1 - 1e-9)
     losses = -np.where(np.array(true), np.log(p), np.log(1 - p))
     return float(np.average(losses, weights=weight))
 
@@ -346,7 +347,7 @@ def _best_answerability_fit(
     unanswerable = sum(not one.query.answerable for one in evidence)
     if start is None or unanswerable >= MIN_UNANSWERABLE:
         fits.append(("fitted", _fit_answerability))
-        # The same without what was hidden, where real ones are unanswerable.
+        # Also fit without hidden tools, if real queries are unanswerable.
         fits.append(("fitted", lambda some: _fit_answerability(_base_rate_evidence(some))))
         singles = np.eye(len(QUERY_FEATURES))
         fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
@@ -362,9 +363,9 @@ def _best_answerability_fit(
     ways: list[tuple[float, _FitResult]] = []
     for method, fit in fits:
         unseen = _held_out_probabilities(fit, _answerability, evidence, folds)
-        told = [float(unseen[place][0]) for place in places]
-        result = _FitResult(method, fit, unseen, _log_loss(told, able, weights))
-        ways.append((_auroc(some, told), result))
+        predicted = [float(unseen[place][0]) for place in places]
+        result = _FitResult(method, fit, unseen, _log_loss(predicted, able, weights))
+        ways.append((_auroc(some, predicted), result))
     least = max(auroc for auroc, _ in ways) - AUROC_TOLERANCE
     return min((way for auroc, way in ways if auroc >= least), key=lambda way: way.log_loss)
 
@@ -374,13 +375,13 @@ def _answerability(one: LabelledEvidence, model: _Model) -> Floats:
 
 
 def _base_rate_evidence(evidence: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
-    """Evidence for base rates: with hidden tools only where no query is unanswerable."""
+    """Evidence for base rates: with hidden tools only if no query is unanswerable."""
     shown = [one for one in evidence if not one.hidden]
     return list(evidence) if all(one.answerable for one in shown) else shown
 
 
 def _balanced_weights(evidence: Sequence[LabelledEvidence], share: float) -> Floats:
-    """The weight of each, such that unanswerable ones have this share at least."""
+    """Weight of each query, such that unanswerable ones have at least this share."""
     weights = np.array([one.weight for one in evidence])
     able = np.array([one.answerable for one in evidence])
     rest = float(weights[~able].sum())
@@ -389,36 +390,36 @@ def _balanced_weights(evidence: Sequence[LabelledEvidence], share: float) -> Flo
     return weights
 
 
-def _auroc(counted: Sequence[LabelledEvidence], told: Sequence[float]) -> float:
+def _auroc(counted: Sequence[LabelledEvidence], predicted: Sequence[float]) -> float:
     """AUROC of answerable against unanswerable queries; 0 without unanswerable ones."""
     able = np.array([one.answerable for one in counted])
     right = np.array([one.first_is_right for one in counted])
-    return gate_measures(np.array(told), right, able).get("auroc", 0.0)
+    return gate_measures(np.array(predicted), right, able).get("auroc", 0.0)
 
 
 def _fit_answerability(evidence: Sequence[LabelledEvidence]) -> _Model:
-    """All features, as if half of the queries were unanswerable, and then as they are."""
+    """Fit all features with balanced weights, then rescale to the base rate."""
     able = np.array([one.answerable for one in evidence], dtype=np.float64)
     if able.min() == able.max():
-        return _constant(evidence)
+        return _constant_model(evidence)
     about = np.vstack([one.about for one in evidence])
     order, _ = _regress(about, able, _balanced_weights(evidence, UNANSWERABLE_SHARE))
     return _fit_order(evidence, order=order)
 
 
 def _fit_order(evidence: Sequence[LabelledEvidence], *, order: Floats) -> _Model:
-    """The probabilities of queries where they are to rise with `order`."""
+    """Fit slope and offset of probabilities that increase with `order`."""
     counted = _base_rate_evidence(evidence)
     able = np.array([one.answerable for one in counted], dtype=np.float64)
     if able.min() == able.max():
-        return _constant(evidence)
+        return _constant_model(evidence)
     values = np.array([one.about @ order for one in counted])[:, None]
     slope, offset = _regress(values, able, _balanced_weights(counted, HIDDEN_SHARE))
     rate = max(float(slope[0]), MIN_SLOPE)
     return order * rate, offset
 
 
-def _constant(evidence: Sequence[LabelledEvidence]) -> _Model:
+def _constant_model(evidence: Sequence[LabelledEvidence]) -> _Model:
     """Model of one probability for all queries, by the rule of succession."""
     able = sum(one.answerable for one in evidence)
     odds = (able + 1) / (len(evidence) - able + 1)
@@ -431,7 +432,7 @@ def _constant(evidence: Sequence[LabelledEvidence]) -> _Model:
 def _best_tool_fit(
     evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64], start: Calibration | None
 ) -> _FitResult:
-    fits: list[tuple[str, _Fit]] = [("fitted", lambda some: _regress(*_rows(some)))]
+    fits: list[tuple[str, _Fit]] = [("fitted", lambda some: _regress(*_training_rows(some)))]
     if start is not None:
         begun = (np.asarray(start.weights), start.offset)
         fits.append(("default", lambda _: begun))
@@ -443,13 +444,13 @@ def _best_tool_fit(
         unseen = _held_out_probabilities(
             fit, lambda one, model: probabilities(one.features, *model), evidence, folds
         )
-        told = [float(unseen[place][0]) for place in able]
-        ways.append(_FitResult(method, fit, unseen, _log_loss(told, right)))
+        predicted = [float(unseen[place][0]) for place in able]
+        ways.append(_FitResult(method, fit, unseen, _log_loss(predicted, right)))
     return min(ways, key=lambda way: way.log_loss)
 
 
-def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]:
-    """Features, labels and weights of the first tools of every query that can be answered."""
+def _training_rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]:
+    """Features, labels and weights of the first tools of every answerable query."""
     able = [one for one in evidence if one.answerable]
     known = np.vstack([one.features[:MAX_RANKED_TOOLS] for one in able])
     right = np.concatenate([one.right[:MAX_RANKED_TOOLS] for one in able]).astype(np.float64)
@@ -464,10 +465,10 @@ def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]
 
 
 def _rescale(evidence: Sequence[LabelledEvidence], start: _Model) -> _Model:
-    known, right, weights = _rows(evidence)
+    known, right, weights = _training_rows(evidence)
     logits = (known @ start[0] + start[1])[:, None]
     slope, offset = _regress(logits, right, weights)
-    # A slope below zero would turn the ranking round; no data is worth that.
+    # A negative slope would reverse the ranking.
     rate = max(float(slope[0]), 0.0)
     return start[0] * rate, start[1] * rate + offset
 
@@ -477,13 +478,13 @@ def _regress(known: Floats, right: Floats, weights: Floats) -> _Model:
     linear = import_extra("sklearn.linear_model", "fitting a calibration", "eval")
     if right.min() == right.max():
         raise CalibrationError(
-            "too few labelled queries have right tools, or too few have wrong ones, to tell apart; "
-            "give more queries"
+            "too few labelled queries have right tools, or too few have wrong ones; give more "
+            "queries"
         )
     centre, scale = known.mean(axis=0), known.std(axis=0)
     scale[scale == 0] = 1.0
     model = linear.LogisticRegression(solver="newton-cholesky")
-    # However small the weights are given, each query counts as one against the penalty.
+    # Scale the weights: against the penalty each query counts as one.
     weights = weights * len(weights) / weights.sum()
     model.fit((known - centre) / scale, right, sample_weight=weights)
     folded = model.coef_[0] / scale
@@ -499,7 +500,7 @@ def _figures(
     unseen: Sequence[Floats],
     threshold: float,
 ) -> Figures:
-    """Figures of probabilities on real queries that were held out of the fit."""
+    """Figures of probabilities on real held-out queries."""
     shown = [
         (one, sure, float(p[0]))
         for one, sure, p in zip(evidence, confidence, unseen, strict=True)
@@ -525,13 +526,13 @@ def _figures(
 
 
 def figures_of(calibration: Calibration, evidence: Sequence[LabelledEvidence]) -> Figures:
-    """Figures of a calibration on queries that were held out of the fit."""
+    """Figures of a calibration on held-out queries."""
     confidence = [calibration.confidence(one.features, one.about) or 0.0 for one in evidence]
-    told = [
+    predicted = [
         calibration.probabilities(one.features, sure)
         for one, sure in zip(evidence, confidence, strict=True)
     ]
-    return _figures(evidence, confidence, told, calibration.threshold)
+    return _figures(evidence, confidence, predicted, calibration.threshold)
 
 
 def _digest(shown: Sequence[LabelledEvidence]) -> str:
@@ -542,7 +543,7 @@ def _digest(shown: Sequence[LabelledEvidence]) -> str:
 def acceptance_curves(
     evidence: Sequence[LabelledEvidence], confidence: Sequence[float]
 ) -> dict[str, AcceptanceCurve]:
-    """A curve over all queries under "", and one for each server with queries enough."""
+    """Curve over all queries under "", and one for each server with enough queries."""
     pairs = list(zip(evidence, confidence, strict=True))
     counts = Counter(one.first_server for one in evidence if one.first_server)
     groups = {"": pairs}
@@ -557,7 +558,7 @@ def _curve(pairs: Sequence[tuple[LabelledEvidence, float]]) -> AcceptanceCurve:
     weight = np.array([one.weight for one, _ in pairs])
     right = np.array([one.first_is_right for one, _ in pairs])
     answerable = np.array([one.answerable for one, _ in pairs])
-    accepted = [confidence >= threshold for threshold in GRID]
+    accepted = [confidence >= threshold for threshold in THRESHOLD_GRID]
 
     def share(of: Bools, among: Bools) -> float:
         total = float((weight * among).sum())
@@ -566,7 +567,7 @@ def _curve(pairs: Sequence[tuple[LabelledEvidence, float]]) -> AcceptanceCurve:
     negatives = ~answerable
     return AcceptanceCurve(
         queries=len(pairs),
-        thresholds=GRID,
+        thresholds=THRESHOLD_GRID,
         precision=tuple(share(right, taken) for taken in accepted),
         true_acceptance=tuple(share(taken, answerable) for taken in accepted),
         false_acceptance=tuple(share(taken, negatives) for taken in accepted)
@@ -578,7 +579,7 @@ def _curve(pairs: Sequence[tuple[LabelledEvidence, float]]) -> AcceptanceCurve:
 def server_thresholds(
     evidence: Sequence[LabelledEvidence], curves: Mapping[str, AcceptanceCurve]
 ) -> dict[str, float]:
-    """The recommended threshold of each server whose tools came first for answerable queries."""
+    """Recommended threshold of each server whose tools came first for answerable queries."""
     counts = Counter(one.first_server for one in evidence if one.answerable)
     return {
         server: recommended_threshold(curve)
@@ -588,7 +589,7 @@ def server_thresholds(
 
 
 def recommended_threshold(curve: AcceptanceCurve) -> float:
-    """The highest threshold that still accepts `MIN_TRUE_ACCEPTANCE` of the answerable queries."""
+    """Highest threshold that accepts `MIN_TRUE_ACCEPTANCE` of the answerable queries."""
     fitting = [
         threshold
         for threshold, accepted in zip(curve.thresholds, curve.true_acceptance, strict=True)
@@ -598,9 +599,9 @@ def recommended_threshold(curve: AcceptanceCurve) -> float:
 
 
 def refusing_threshold(curve: AcceptanceCurve, threshold: float) -> tuple[float, float] | None:
-    """The least threshold that refuses half of the unanswerable queries, and its true acceptance.
+    """Lowest threshold that rejects half of the unanswerable queries, and its true acceptance.
 
-    None where `threshold` refuses half of them, or none is known.
+    None if `threshold` rejects half of them, or none is known.
     """
     if curve.false_acceptance is None:
         return None
@@ -613,7 +614,7 @@ def refusing_threshold(curve: AcceptanceCurve, threshold: float) -> tuple[float,
 def least_probabilities(
     evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats]
 ) -> tuple[float, ...]:
-    """For each answerable query the least probability of a needed tool, ascending; 0 if lost."""
+    """Lowest probability of a needed tool for each answerable query, ascending; 0 if missing."""
     least: list[float] = sorted(
         0.0 if one.lost else float(p[one.right].min())
         for one, p in zip(evidence, unseen, strict=True)
@@ -627,7 +628,7 @@ def least_probabilities(
 
 @dataclass(frozen=True, slots=True)
 class CalibrationFit:
-    """A calibration that was fitted, and what the one in use is worth on the same queries."""
+    """New calibration, and the figures of the current one on the same queries."""
 
     calibration: Calibration
     before: Figures | None
@@ -658,11 +659,11 @@ def learn(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> CalibrationFit:
-    """Fit a calibration to the tools of an index; it is neither used nor kept by this.
+    """Fit a calibration to the tools of an index; neither use nor store the calibration.
 
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
-    must not be those examples. Where too few tools have enough for a head of its own, the scores
-    have that of the examples in them which every search has.
+    must not be those examples. If too few tools have enough examples for such a head, the scores
+    contain the head over examples of every search.
 
     Raises:
         MissingExtraError: the extra `eval` is not installed.
@@ -681,8 +682,8 @@ def learn(
     )
     identity = crib.tools.calibration_fingerprint()
     start = default_calibration()
-    # A head changes all scores: what was fitted without it is nothing to start from. Nor is the
-    # index's own calibration, which may have been fitted on these very queries.
+    # A head changes all scores, so a calibration without it is no start. Neither is the index's
+    # own, which may have been fitted on these queries.
     plain = by_examples and crib.tools.example_head() is None
     holds = plain and not differences(start.identity, identity)
     fitted = calibrate(evidence, identity, seed=seed, start=start if holds else None)
@@ -693,7 +694,7 @@ def learn(
     try:
         lexical = calibrate(by_words, identity, seed=seed, start=lexical)
     except CalibrationError:
-        # The shipped calibration stays, with figures of these queries and not of its own.
+        # The shipped calibration stays, with figures on these queries.
         if lexical is not None and any(not one.hidden for one in by_words):
             lexical = lexical.model_copy(update={"figures": figures_of(lexical, by_words)})
     made = fitted.model_copy(update={"head": head, "by_examples": by_examples, "lexical": lexical})
@@ -706,7 +707,7 @@ def _current_figures(
     evidence: Sequence[LabelledEvidence],
     made: Calibration,
 ) -> Figures | None:
-    """Figures of the calibration in use; a calibration fitted on these queries keeps its own."""
+    """Figures of the current calibration; one fitted on these queries keeps its own."""
     current = usable_calibration(crib.tools.store, crib.tools.calibration_fingerprint())
     if current is None or current.data_digest == made.data_digest:
         return current and current.figures

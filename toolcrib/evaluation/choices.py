@@ -1,7 +1,7 @@
-"""Choices: labelled turns, what was chosen for each, how often that was right, and how surely.
+"""Choices: labelled turns, the labels chosen for each, and their accuracy and calibration.
 
-One measure for whatever chooses labels for a turn: one of several (questions, agents), or any
-number of them (capabilities).
+One measure for everything that chooses labels for a turn: one of several (questions, agents), or
+any number (capabilities).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_LABEL = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class LabelledTurn:
-    """A turn and the labels that are right for it; `config` is a file that its row names."""
+    """Turn and its right labels; `config`: a file that its row names."""
 
     id: str
     turn: Turn
@@ -40,8 +40,8 @@ class LabelledTurn:
 class Choice:
     """Labels chosen for a turn.
 
-    `probabilities` by label, of being right: of the one chosen, or of all where there may be
-    several. Empty where none is known. `degraded` names what failed or was late.
+    `probabilities` of being right, by label: of the chosen one, or of all if there may be several.
+    Empty if unknown. `degraded` names stages that failed or were late.
     """
 
     labels: frozenset[str]
@@ -64,9 +64,9 @@ class ChoiceResult:
 
     `accuracy`: share of turns with exactly the right labels. `f1`: over all pairs of turn and
     label, 2 · right / (chosen + wanted). `confusion`: counts by right label, then by chosen one;
-    with several labels a turn, those that are right stand against themselves, and what is missing
-    against what is too much. `calibration`: None where no probability was given. `degraded`:
-    turns by what was missing. `wrong`: ids of turns that are not exactly right.
+    with several labels a turn, right ones count on the diagonal, and missing ones against
+    superfluous ones. `calibration`: None without probabilities. `degraded`: turns by degraded
+    stage. `wrong`: ids of turns without exactly the right labels.
     """
 
     name: str
@@ -83,7 +83,7 @@ class ChoiceResult:
 
 
 class _TurnRow(FileRow):
-    """A labelled turn as it stands in a file: its labels by kind, and the fields of a turn."""
+    """Labelled turn in a file: its labels by kind, and the fields of a turn."""
 
     model_config = FileRow.model_config | ConfigDict(extra="allow")
 
@@ -99,12 +99,11 @@ def read_labelled(
     split: str | None = None,
     known: Callable[[str], Collection[str]] = lambda _: (),
 ) -> tuple[LabelledTurn, ...]:
-    """The turns of a JSON Lines file that say what `kind` of label is right, of one split.
+    """Read the turns of one split with labels of a `kind` from a JSON Lines file.
 
-    `known` gives the only labels that a row may have, by its `config`; empty: any label.
-
-    A row has the fields of a turn (`text`, `history`, `attachments`, ...), `id`, `split`,
-    `labels: {KIND: label or list of labels}`, and `config` where questions have several files.
+    `known` gives the only valid labels of a row, by its `config`; empty: any label. A row has the
+    fields of a turn (`text`, `history`, `attachments`, ...), `id`, `split`,
+    `labels: {KIND: label or list of labels}`, and `config` if questions have several files.
 
     Raises:
         SourceError: the file cannot be read, rows are wrong, or no row has such a label.
@@ -130,11 +129,11 @@ def _labelled_turn(
     if names and (unknown := [label for label in labels if label not in names]):
         message = f"labels.{kind}: {unknown[0]!r} is none of {', '.join(names)}"
         return Refusal(str(path), place, message)
-    said = {
+    fields = {
         name: value for name, value in (row.model_extra or {}).items() if name in Turn.model_fields
     }
     try:
-        turn = Turn.model_validate(said)
+        turn = Turn.model_validate(fields)
     except ValidationError as error:
         return Refusal(str(path), place, in_words(error, "the turn"))
     return LabelledTurn(row.id, turn, frozenset(labels), row.split, row.config)
@@ -148,7 +147,7 @@ def measure_choices(
     split: str = "",
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ChoiceResult:
-    """Ask for a choice for every turn, and measure what comes; `progress` hears done and all."""
+    """Choose labels for every turn, and measure the choices; `progress` gets done and total."""
     made: list[Choice] = []
     for done, each in enumerate(turns, start=1):
         made.append(choose(each.turn))
@@ -193,7 +192,7 @@ def _by_label(pairs: Pairs) -> dict[str, LabelResult]:
 
 
 def _confusion(pairs: Pairs) -> dict[str, dict[str, int]]:
-    """Counts by right label, then by what was chosen in its place."""
+    """Counts by right label, then by the label chosen in its place."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for turn, choice in pairs:
         missed, extra = turn.right - choice.labels, choice.labels - turn.right
@@ -216,8 +215,8 @@ def _calibration(pairs: Pairs) -> tuple[Reliability | None, float | None]:
     ]
     if not known:
         return None, None
-    told = np.array([probability for probability, _ in known], dtype=np.float64)
+    probabilities = np.array([probability for probability, _ in known], dtype=np.float64)
     success = np.array([success for _, success in known], dtype=np.bool_)
-    bins = reliability_bins(told, success)
-    brier = float(np.mean((told - success) ** 2))
+    bins = reliability_bins(probabilities, success)
+    brier = float(np.mean((probabilities - success) ** 2))
     return Reliability(bins, expected_error(bins), len(known)), brier

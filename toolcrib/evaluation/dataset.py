@@ -1,4 +1,4 @@
-"""Data sets: tools and labelled queries, and the rows of files that they are read from."""
+"""Data sets: tools and labelled queries, and the rows of their files."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from toolcrib.records.codec import in_words
 from toolcrib.text import split_identifier
 
 UnanswerableScope = Literal["", "corpus", "candidates", "no_tool_needed"]
-"""Why no tool answers: nothing in the corpus fits, nothing among the query's candidates does
-(the corpus may well hold one), or the request needs no tool."""
+"""Reason why no tool answers: none in the corpus fits, none of the query's candidates fits (another
+tool may), or the request needs no tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuery:
-    """A query, and the grade (> 0) of every tool that answers it.
+    """Query, and the grade (> 0) of every tool that answers it.
 
-    `forbidden` tools count against a system that returns them. `candidates` are the tools that
-    the query was written against; they bound the search only where nothing among them fits.
+    `forbidden` tools count against a system that returns them. `candidates`: tools that the query
+    was written for; they limit the search only if none of them fits.
     """
 
     id: str
@@ -50,17 +50,17 @@ class LabelledQuery:
 
     @property
     def among(self) -> tuple[str, ...] | None:
-        """The only tools that may be returned; None for all.
+        """Only tools that may be returned; None for all.
 
-        Elsewhere in the corpus there may well be a tool for a query that is unanswerable among
-        its candidates. Any other query is asked of the whole corpus, as retrieval is measured.
+        A query without a fit among its candidates may have one elsewhere in the corpus. All other
+        queries search the whole corpus, as is usual for retrieval.
         """
         return self.candidates if self.unanswerable_scope == "candidates" else None
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Tools and labelled queries; `notes` say what the checks found wanting."""
+    """Tools and labelled queries; `notes`: findings of the checks."""
 
     name: str
     tools: tuple[ToolSpec, ...]
@@ -69,14 +69,14 @@ class DataSet:
     notes: tuple[str, ...] = ()
 
     def split(self, *names: str) -> tuple[LabelledQuery, ...]:
-        """The queries of these splits, in order; of all splits when none is named."""
+        """Queries of these splits, in order; of all splits if none is named."""
         return tuple(query for query in self.queries if not names or query.split in names)
 
     def require_splits(self, *names: str) -> None:
         """Check that each of these splits has queries.
 
         Raises:
-            SettingsError: one has none; the error names the splits that do.
+            SettingsError: one has none; the error names the splits that have.
         """
         known = {query.split for query in self.queries}
         for name in names:
@@ -89,14 +89,14 @@ class DataSet:
 
 
 SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
-"""Other people's names for the three splits."""
+"""Common names of the three splits."""
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 _Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Split = Annotated[NonEmpty, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
 
 MAX_NAMED_ROWS = 20
-"""Wrong rows of a file that an error names; it counts all."""
+"""Wrong rows of a file that an error names; the error counts all."""
 
 
 class FileRow(BaseModel):
@@ -111,9 +111,9 @@ class FileRow(BaseModel):
 
 
 class QueryRow(FileRow):
-    """A labelled query as it stands in a file.
+    """Labelled query in a file.
 
-    `relevant` maps tool ids to grades above 0. `answerable` follows from it unless given.
+    `relevant` maps tool ids to grades above 0. `answerable` follows from `relevant` unless given.
     """
 
     id: NonEmpty
@@ -143,13 +143,13 @@ class QueryRow(FileRow):
         return self
 
     def as_query(self) -> LabelledQuery:
-        """The row as the evaluator knows it."""
+        """Labelled query of the row."""
         fields: dict[str, Any] = {**dict(self), "answerable": bool(self.relevant)}
         return LabelledQuery(**fields)
 
 
 class IntentRow(FileRow):
-    """An intent as it stands in a file; its id is its name unless one is given."""
+    """Intent in a file; its id is its name unless one is given."""
 
     id: str = ""
     name: NonEmpty
@@ -159,7 +159,7 @@ class IntentRow(FileRow):
 
 @dataclass(frozen=True, slots=True)
 class LocatedQuery:
-    """A query, and where it stands: `queries.jsonl: line 7`."""
+    """Query and its place: `queries.jsonl: line 7`."""
 
     place: str
     query: LabelledQuery
@@ -168,13 +168,13 @@ class LocatedQuery:
 _Item = TypeVar("_Item")
 RowT = TypeVar("RowT", bound=FileRow)
 PlacedRow: TypeAlias = tuple[str, RowT]
-"""A row, after where in its file it stands."""
+"""Row, after its place in the file."""
 
 
 def validate_row(
     source: str, place: str, fields: Mapping[str, Any], kind: type[RowT]
 ) -> RowT | Refusal:
-    """Validate one row, or say in one line which field is wrong and why."""
+    """Validate one row, or give the wrong field and the reason in one line."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -185,16 +185,16 @@ def validate_row(
 def locate_query(
     source: str, place: str, fields: Mapping[str, Any], shown: str
 ) -> LocatedQuery | Refusal:
-    """A row as a query that stands at `shown: place`, or why it is none."""
+    """Query of a row with the place `shown: place`, or the reason why it is invalid."""
     row = validate_row(source, place, fields, QueryRow)
     return row if isinstance(row, Refusal) else LocatedQuery(f"{shown}: {place}", row.as_query())
 
 
 def read_rows(path: Path, kind: type[RowT]) -> Iterator[PlacedRow[RowT] | Refusal]:
-    """Yield every row of JSON Lines or of a JSON list, gzip-compressed or not, and every refusal.
+    """Yield every row and every refusal of JSON Lines or a JSON list, possibly gzip-compressed.
 
     Raises:
-        SourceError: the file cannot be read (on).
+        SourceError: the file cannot be read (further).
     """
     for entry in entries(Source.by_name(str(path))):
         if isinstance(entry, Refusal):
@@ -206,19 +206,20 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[PlacedRow[RowT] | Refusa
 
 
 def read_all(path: Path, kind: type[RowT]) -> list[PlacedRow[RowT]]:
-    """As `read_rows`, for a file in which nothing may be wrong.
+    """Read rows by `read_rows`; wrong rows are errors.
 
     Raises:
-        SourceError: the file cannot be read (on), or rows are wrong; it names them.
+        SourceError: the file cannot be read (further), or rows are wrong; the message names the
+            rows.
     """
     return without_refusals(path, read_rows(path, kind))
 
 
 def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item]:
-    """All items that were read of a file, if none of them is a refusal.
+    """All items of a file, if none of them is a refusal.
 
     Raises:
-        SourceError: some are; it names the first `MAX_NAMED_ROWS`.
+        SourceError: some are refusals; the message names the first `MAX_NAMED_ROWS`.
     """
     found = list(items)
     wrong = [item for item in found if isinstance(item, Refusal)]
@@ -232,19 +233,19 @@ def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item
 
 
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
-    """Yield every query of a file and every refusal; raises SourceError as `read_rows` does."""
+    """Yield every query and every refusal of a file; raises SourceError like `read_rows`."""
     for entry in entries(Source.by_name(str(path))):
         yield entry if isinstance(entry, Refusal) else locate_query(str(path), *entry, path.name)
 
 
 def read_intents(path: Path) -> Iterator[ToolSpec | Refusal]:
-    """Yield every intent of a file as a tool; raises SourceError as `read_rows` does."""
+    """Yield every intent of a file as a tool; raises SourceError like `read_rows`."""
     for item in read_rows(path, IntentRow):
         yield item if isinstance(item, Refusal) else intent_tool(str(path), item[0], item[1])
 
 
 def intent_tool(source: str, place: str, intent: IntentRow) -> ToolSpec | Refusal:
-    """An intent as a tool: the words of its name describe it when nothing else does."""
+    """Intent as a tool; without a description, the words of its name are the description."""
     fields = {
         "id": intent.id or intent.name,
         "name": intent.name,
@@ -255,10 +256,10 @@ def intent_tool(source: str, place: str, intent: IntentRow) -> ToolSpec | Refusa
 
 
 STRICTNESS = ("train", "dev", "test")
-"""Splits by rising strictness; a text of several splits stays in the strictest one."""
+"""Splits by increasing strictness; a text of several splits stays in the strictest one."""
 
 MAX_NOTE_PLACES = 3
-"""Examples of a kind in a note; the count says how many there are."""
+"""Places of each kind in a note; the count covers all."""
 
 Findings: TypeAlias = dict[str, list[str]]
 """Places of each kind of finding."""
@@ -270,14 +271,13 @@ def checked_data_set(
     queries: Iterable[LocatedQuery | Refusal],
     kind: Literal["tools", "intents"] = "tools",
 ) -> DataSet:
-    """Put a data set together from what the checks let through; `notes` say what they did not.
+    """Build a data set from all valid parts; `notes` list the omitted ones.
 
-    Left out are: refusals, ids that are taken (the first stays), tools that are switched off,
-    labels that name no tool with the queries that then have none left, and every text that
-    stands in a stricter split as well.
+    Omitted are: refusals, duplicate ids (the first stays), disabled tools, labels without a tool
+    and queries without any label then, and texts that also occur in a stricter split.
 
     Raises:
-        SourceError: no tool or no query is left; it says why the first one was left out.
+        SourceError: no tool or no query is left; the message gives the first reason.
     """
     findings: Findings = defaultdict(list)
     kept = _checked_tools(name, tools, findings)
@@ -300,12 +300,12 @@ def checked_data_set(
 
 
 def strictness(split: str) -> int:
-    """The place of a split in `STRICTNESS`; below all of them for any other."""
+    """Position of a split in `STRICTNESS`; -1 for any other."""
     return STRICTNESS.index(split) if split in STRICTNESS else -1
 
 
 def _notes(findings: Findings) -> tuple[str, ...]:
-    """One line a kind: how often, and the first `MAX_NOTE_PLACES` places."""
+    """One line for each kind: its count, and the first `MAX_NOTE_PLACES` places."""
     return tuple(
         f"{kind}: {len(places):,} ({'; '.join(places[:MAX_NOTE_PLACES])}"
         f"{'; …' * (len(places) > MAX_NOTE_PLACES)})"
@@ -317,7 +317,7 @@ def _notes(findings: Findings) -> tuple[str, ...]:
 def _checked_tools(
     name: str, tools: Iterable[ToolSpec | Refusal], findings: Findings
 ) -> tuple[ToolSpec, ...]:
-    """The tools that can be found, first come first served."""
+    """Enabled tools; the first one of each id."""
     kept: dict[str, ToolSpec] = {}
     refused: list[Refusal] = []
     for tool in tools:
@@ -327,7 +327,7 @@ def _checked_tools(
         elif tool.id in kept:
             findings["tools left out, their id is taken"].append(repr(tool.id))
         elif not tool.enabled:
-            # No system may return it; one that does not know the switch would seem worse.
+            # No system may return disabled tools; one that ignores the flag would seem worse.
             findings["tools left out, they are switched off"].append(repr(tool.id))
         else:
             kept[tool.id] = tool
@@ -339,7 +339,7 @@ def _checked_tools(
 def _checked_queries(
     name: str, queries: Iterable[LocatedQuery | Refusal], known: set[str], findings: Findings
 ) -> list[LocatedQuery]:
-    """The queries that can be judged, their labels reduced to tools that exist."""
+    """Queries with a judgement, their labels reduced to existing tools."""
     kept: dict[str, LocatedQuery] = {}
     refused: list[Refusal] = []
     for item in queries:
@@ -382,7 +382,7 @@ def _known_labels(item: LocatedQuery, known: set[str], findings: Findings) -> La
 
 
 def _without_repeats(located: list[LocatedQuery], findings: Findings) -> Iterable[LabelledQuery]:
-    """Yield the queries whose text stands in no stricter split, whatever its case and spaces."""
+    """Queries whose text occurs in no stricter split, ignoring case and spaces."""
     texts = [" ".join(item.query.text.casefold().split()) for item in located]
     home: dict[str, str] = {}
     for text, item in zip(texts, located, strict=True):
@@ -396,7 +396,7 @@ def _without_repeats(located: list[LocatedQuery], findings: Findings) -> Iterabl
 
 
 def _refusal_line(refusal: Refusal) -> str:
-    """A refusal in one line, the file without the folders that only its owner has."""
+    """Refusal in one line, with the file's name but not its folders."""
     return ": ".join(filter(None, (Path(refusal.source).name, refusal.place, refusal.reason)))
 
 
@@ -408,16 +408,15 @@ def _nothing_left(name: str, what: str, refused: list[Refusal], findings: Findin
 
 
 MIN_NOTED_SHARE = 0.01
-"""Smaller shares cannot move a mean by more than a hundredth; they are not worth a note."""
+"""Minimum share in a note: smaller ones change a mean by at most a hundredth."""
 
 
 def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> tuple[float, float]:
     """Shares of the answerable queries that spell the name of a relevant tool.
 
-    First as it stands, whatever its case, not inside a longer word. Then as its words in a row, so
-    that `get_stock_price` is found in "get stock price for ACME"; what is literal nearly always
-    counts here as well. Labels that name none of `tools` are passed over; without answerable
-    queries both are 0.
+    First as written, in any case, not inside a longer word. Then as its words in a row, so that
+    `get_stock_price` is found in "get stock price for ACME"; this includes nearly all of the first
+    share. Labels without a tool in `tools` are ignored; without answerable queries both are 0.
     """
     names = {tool.id: tool.name.casefold() for tool in tools}
     spelt = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names.values()}
@@ -427,7 +426,7 @@ def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> tu
     for query in answerable:
         gold = [tool_id for tool_id in query.relevant if tool_id in names]
         text, words = query.text.casefold(), _words(query.text)
-        # The plain search comes first, as nearly every query ends there, at a tenth of the price.
+        # The plain search comes first: it decides nearly every query, at a tenth of the cost.
         named = [names[tool_id] for tool_id in gold if names[tool_id] in text]
         literal += any(spelt[name].search(text) for name in named)
         as_words += any(in_words[tool_id] in words for tool_id in gold)
@@ -436,15 +435,15 @@ def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> tu
 
 
 def _words(text: str) -> str:
-    """The words with a space on either side of each, so that `in` finds whole words only."""
+    """Words with a space on either side of each, so that `in` finds whole words only."""
     return f" {' '.join(split_identifier(text))} ".casefold()
 
 
 def with_shots(data: DataSet, shots: int, seed: int = 0) -> DataSet:
-    """The data set with up to `shots` training queries as examples of each intent.
+    """Data set with up to `shots` training queries as examples of each intent.
 
-    Queries that became examples are queries no more. Only intents are taught, and only from
-    queries of the split `train` that one intent answers.
+    Only queries of the split `train` with one right intent become examples, and are then removed
+    from the queries.
     """
     if data.kind != "intents" or shots == 0:
         return data

@@ -1,10 +1,9 @@
-"""Decisions of a log, measured: where turns go, how fast, how often right, how honestly sure.
+"""Measures of logged decisions: routes, latency, accuracy, calibration.
 
-A decision that failed counts as wrong wherever confidence is compared with success. Otherwise
-what people named as right decides; where only success is known, all that was accepted counts as
-right; failing that, a call of the first tool says whether that one was. What came by a rule (tools
-that are always active, collections that the map names, ...) is no part of any ranking, and so of
-none of its measures.
+A failed decision counts as wrong in comparisons of confidence and success. Otherwise the labels of
+feedback decide; without labels, all accepted parts of a successful decision count as right; without
+either, a call of the first tool decides on that tool. Parts chosen by a rule (always-active tools,
+collections of the map, ...) belong to no ranking, and are not measured.
 """
 
 from __future__ import annotations
@@ -22,7 +21,12 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from toolcrib.clock import DAY_S
 from toolcrib.evaluation.dataset import LabelledQuery, LocatedQuery
-from toolcrib.evaluation.measures import BINS, ReliabilityBin, expected_error, reliability_bins
+from toolcrib.evaluation.measures import (
+    RELIABILITY_BINS,
+    ReliabilityBin,
+    expected_error,
+    reliability_bins,
+)
 from toolcrib.evaluation.significance import sign_test
 from toolcrib.records import CollectionHit, Outcome, Refusal
 from toolcrib.records.log import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord
@@ -31,12 +35,12 @@ from toolcrib.router.decision_log import Feedback
 from toolcrib.router.knowledge import MAPPED_SIGNAL
 
 MIN_BIN_DECISIONS = 20
-"""A share of fewer decisions says little."""
+"""Minimum number of decisions in a share."""
 
 HOUR_S = 3600
 MAX_PERIODS = 40
 STEPS_S = (60, 300, 900, HOUR_S, 4 * HOUR_S, DAY_S, 7 * DAY_S, 28 * DAY_S, 91 * DAY_S)
-"""The log is cut into the shortest of these that make at most `MAX_PERIODS`."""
+"""Periods of a log: the shortest of these that give at most `MAX_PERIODS`."""
 
 VERDICTS = ("accept", "fallback", "abstain")
 """Verdicts, the best first."""
@@ -44,7 +48,7 @@ VERDICTS = ("accept", "fallback", "abstain")
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds a decision: the median, and what 95 and 99 of 100 stay below."""
+    """Milliseconds of a decision: median, 95th and 99th percentile."""
 
     p50: float
     p95: float
@@ -53,7 +57,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class RouteSummary:
-    """The turns that went one way."""
+    """Turns with one route."""
 
     count: int
     latency: Latency
@@ -61,7 +65,7 @@ class RouteSummary:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A mean in [0, 1] over `of` decisions."""
+    """Mean in [0, 1] over `of` decisions."""
 
     value: float
     of: int
@@ -78,11 +82,10 @@ class Reliability:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Two rankings that were interleaved, by the decisions of which right tools are known.
+    """Two interleaved rankings, compared on decisions with known right tools.
 
-    The second one `wins` where it gave more of the right tools than the ranking of the settings,
-    and `losses` are those where it gave fewer. `share`: of wins among both, None where there are
-    neither. `p`: of the two-sided sign test.
+    `wins`: the second ranking gave more right tools than the settings' ranking; `losses`: fewer.
+    `share`: of wins in both, None without any. `p`: of the two-sided sign test.
     """
 
     wins: int
@@ -94,7 +97,7 @@ class Preference:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Decisions of one step from `start` (ISO, UTC) on: turns by verdict and by route."""
+    """Decisions of one step from `start` (ISO, UTC): turns by verdict and by route."""
 
     start: str
     verdicts: Mapping[str, int]
@@ -103,17 +106,16 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class DecisionSummary:
-    """A log in figures.
+    """Summary of a log.
 
-    `since` and `until` are ISO times, empty without decisions. `feedback` counts the decisions
-    of which something was said or reported, `unreadable` records that were left out.
-    `rates` where known: `route`, `intent`, `domain` and `knowledge` (the first collection, of
-    turns that went where passages are) are shares of right ones, `tool_precision` of right tools
-    among the returned, `tool_recall` of returned ones among the right, `success` of decisions.
-    `reliability` by whose confidence: `route`, `tools`, `knowledge`. `verdicts` by `tools` and
-    `knowledge`, of turns that went there. `interleaved` by the name of the second ranking.
-    `calls` by tool: the share of reported calls that succeeded. `usage` is what language models
-    were asked. `periods` of `step_s` seconds, without empty ones.
+    `since` and `until`: ISO times, empty without decisions. `feedback`: decisions with feedback or
+    outcomes; `unreadable`: omitted records. `rates`, if known: `route`, `intent`, `domain` and
+    `knowledge` (the first collection, of turns with a route to passages) are shares of right ones;
+    `tool_precision`: right tools among the returned; `tool_recall`: returned tools among the right;
+    `success`: of decisions. `reliability` by source of the confidence: `route`, `tools`,
+    `knowledge`. `verdicts` by `tools` and `knowledge`, of turns with that route. `interleaved` by
+    the name of the second ranking. `calls` by tool: share of reported calls that succeeded.
+    `usage`: calls of language models. `periods` of `step_s` seconds, without empty ones.
     """
 
     decisions: int
@@ -135,7 +137,7 @@ class DecisionSummary:
 
 
 def summarise(records: Iterable[Mapping[str, Any]]) -> DecisionSummary:
-    """Measure the decisions of a log; mappings come most frequent first."""
+    """Measure the decisions of a log; mappings start with the most frequent."""
     made, unreadable = read_decisions(records)
     step = _step(made)
     return DecisionSummary(
@@ -210,14 +212,14 @@ def _reliabilities(made: Sequence[LoggedDecision]) -> dict[str, Reliability]:
         ]
         if known:
             confidence, correct = (np.array(column) for column in zip(*known, strict=True))
-            most = max(1, min(BINS, len(known) // MIN_BIN_DECISIONS))
+            most = max(1, min(RELIABILITY_BINS, len(known) // MIN_BIN_DECISIONS))
             bins = reliability_bins(confidence, correct, most)
             found[name] = Reliability(bins, expected_error(bins), len(known))
     return found
 
 
 def _sure_of_first(tools: ToolsRecord) -> float | None:
-    """The first tool's probability, or where it is not known the confidence, which it is below."""
+    """The first tool's probability; if unknown, the confidence, which is its upper bound."""
     sure = None if tools.first is None else tools.first.probability
     return tools.confidence if sure is None else sure
 
@@ -258,7 +260,7 @@ def _periods(made: Sequence[LoggedDecision], step: int) -> tuple[Period, ...]:
 
 
 def _verdict(one: LoggedDecision) -> str:
-    """The best verdict of what was asked; empty for a turn that needs neither."""
+    """Best verdict of the searched parts; empty for a turn that needs neither."""
     tools = {one.row.tools.verdict} if asked_tools(one) else set[str]()
     knowledge = {one.row.knowledge.verdict} if asked_knowledge(one) else set[str]()
     return next((verdict for verdict in VERDICTS if verdict in tools | knowledge), "")
@@ -269,7 +271,7 @@ def _iso(at: datetime) -> str:
 
 
 FEEDBACK_SPLIT = "train"
-"""Queries that people labelled in use are learned from, never measured on."""
+"""Queries labelled by feedback are for learning, never for measuring."""
 
 _LogRecord: TypeAlias = Annotated[
     DecisionRecord | FeedbackRecord | OutcomeRecord, Field(discriminator="kind")
@@ -284,10 +286,10 @@ def _reader() -> TypeAdapter[DecisionRecord | FeedbackRecord | OutcomeRecord]:
 
 @dataclass(frozen=True, slots=True)
 class LoggedDecision:
-    """A decision, what was said of it, and how the first calls of its tools ended.
+    """Decision, its feedback, and the outcomes of its tools' calls.
 
-    Of several feedbacks the latest counts, field by field; None where there is none at all.
-    `outcomes` by tool, the latest of each.
+    The latest feedback counts, field by field; None without any. `outcomes`: the latest of each
+    tool.
     """
 
     row: DecisionRecord
@@ -297,16 +299,15 @@ class LoggedDecision:
 
     @property
     def ms(self) -> float:
-        """Milliseconds of the stage `total`, or of all stages together without that stage."""
+        """Milliseconds of the stage `total`, or the sum of all stages without it."""
         took = self.row.took_ms
         return took.get("total", sum(took.values()))
 
 
 def read_decisions(records: Iterable[Mapping[str, Any]]) -> tuple[tuple[LoggedDecision, ...], int]:
-    """Decisions of a log in the order of their times, and the number of unreadable records.
+    """Decisions of a log in order of time, and the number of unreadable records.
 
-    What is said of a decision that is not in the log (any more) is passed over, and so are
-    records of other kinds.
+    Reports on decisions outside of the log, and records of other kinds, are ignored.
     """
     rows: dict[str, tuple[datetime, DecisionRecord]] = {}
     said: list[tuple[datetime, FeedbackRecord | OutcomeRecord]] = []
@@ -351,9 +352,9 @@ def _feedback_fields(row: FeedbackRecord) -> dict[str, Any]:
 def labelled_queries(
     records: Iterable[Mapping[str, Any]], source: str = "the log"
 ) -> list[LocatedQuery | Refusal]:
-    """The decisions whose right tools somebody named, as queries that can be learned from.
+    """Decisions with known right tools, as queries to learn from.
 
-    A decision that was logged without its text is refused: there is nothing to ask again.
+    A decision that was logged without its text is refused: it cannot be repeated.
     """
     found: list[LocatedQuery | Refusal] = []
     for one in read_decisions(records)[0]:
@@ -362,7 +363,9 @@ def labelled_queries(
             continue
         place = f"decision {one.row.id}"
         if one.row.text is None or not one.row.text.search.strip():
-            reason = "was logged without its text; telemetry.text: true keeps that of new ones"
+            reason = (
+                "was logged without its text; telemetry.text: true logs the text of new decisions"
+            )
             found.append(Refusal(source, place, reason))
             continue
         query = LabelledQuery(
@@ -406,10 +409,8 @@ def route_right(one: LoggedDecision) -> bool | None:
 def tools_right(one: LoggedDecision) -> bool | None:
     """True if the first tool of the ranking was right, None if unknown.
 
-    That is the best of the search, wherever rules have put it.
-
-    What was withheld is not in the log, only what rules kept: where nothing would have been
-    right, it is known to be wrong.
+    The first tool is the best of the search, wherever rules placed it. Withheld tools are not in
+    the log: if no tool would have been right, the first one was wrong.
     """
     if not asked_tools(one):
         return None
@@ -428,9 +429,9 @@ def tools_right(one: LoggedDecision) -> bool | None:
 
 
 def right_tools(one: LoggedDecision) -> frozenset[str] | None:
-    """The tools that were right, by their ids; None where nobody said or reported anything.
+    """Ids of the right tools; None without feedback or outcomes.
 
-    Those whose calls succeeded, unless people named others, or said that the decision failed.
+    Tools whose calls succeeded, unless feedback names others or states that the decision failed.
     """
     said = one.feedback
     if said is not None and said.outcome == "failure":
@@ -456,11 +457,10 @@ def knowledge_right(one: LoggedDecision) -> bool | None:
 
 
 def values(one: LoggedDecision) -> dict[str, float]:
-    """Scores of a decision by its feedback, each in [0, 1]; absent where feedback lacks the field.
+    """Scores of a decision by its feedback, each in [0, 1]; fields without feedback are absent.
 
-    `success`, `route`, `intent`, `domain` and `knowledge` are 0 or 1; `knowledge` only of a turn
-    that went where passages are. `tool_precision` needs
-    something returned, `tool_recall` something right.
+    `success`, `route`, `intent`, `domain` and `knowledge` are 0 or 1; `knowledge` only for turns
+    with a route to passages. `tool_precision` needs a returned tool, `tool_recall` a right one.
     """
     said, row = one.feedback, one.row
     if said is None:
@@ -482,7 +482,7 @@ def values(one: LoggedDecision) -> dict[str, float]:
 
 
 def _tool_values(tools: ToolsRecord, right: frozenset[str]) -> dict[str, float]:
-    """Precision and recall of the ranked tools; tools that came by a rule are left out."""
+    """Precision and recall of the ranked tools, without tools added by a rule."""
     ranked = right - tools.by_rule
     if right and not ranked:
         return {}

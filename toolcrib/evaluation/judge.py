@@ -1,8 +1,7 @@
-"""Judge: a language model that labels queries, and how far it agrees with labels that are there.
+"""Judge: a language model that labels queries, and its agreement with given labels.
 
-What it sees of a query is a pool: the first tools of three rankings (fused, by words alone, by
-vectors alone), so that no ranking is measured by what it found itself, and the tools that labels
-name; in an order that tells nothing.
+The judge reads a pool of tools for each query: the first tools of three rankings (fused, lexical,
+dense), so that no ranking is measured by its own results, and the labelled tools, shuffled.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Grades(BaseModel):
 
 
 class JudgedQuery(QueryRow):
-    """A query as the judge labelled it: a row that `toolcrib eval` reads, and why it is so."""
+    """Query labelled by the judge: a row that `toolcrib eval` reads, with the reasons."""
 
     reasons: dict[str, str]
     judge: str
@@ -71,8 +70,8 @@ class JudgedQuery(QueryRow):
 class Agreement:
     """Agreement of judge and given labels, over `pairs` of a query and a tool of its pool.
 
-    `share` of pairs that both judge alike, `kappa` (Cohen) the same beyond chance, `precision` of
-    the judge's labels and `recall` of the given ones; None where there is nothing to divide by.
+    `share`: of pairs with equal labels; `kappa` (Cohen): the same beyond chance; `precision` of the
+    judge's labels and `recall` of the given ones; None for a division by zero.
     """
 
     queries: int
@@ -85,7 +84,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReport:
-    """Counts of queries judged now, judged before, and refused."""
+    """Queries judged now, refusals, and the pools."""
 
     judged: tuple[JudgedQuery, ...]
     failed: tuple[Refusal, ...]
@@ -93,7 +92,7 @@ class JudgeReport:
 
 
 def pools_of(crib: Crib, depth: int) -> Callable[[QueryRow], tuple[ToolSpec, ...]]:
-    """Function that gives a query's pool, in an order that hangs on the query alone.
+    """Function that gives a query's pool, in an order that depends on the query alone.
 
     A pool has at most `depth` tools, and those that the query's labels name.
     """
@@ -127,15 +126,15 @@ async def judge_queries(
     pool_of: Callable[[QueryRow], tuple[ToolSpec, ...]],
     model: LanguageModel,
     file: Path,
-    told: Callable[[int, int], None],
+    progress: Callable[[int, int], None],
 ) -> JudgeReport:
-    """Label queries, as many at once as the model takes; append each to a file once it is judged.
+    """Label queries, as many in parallel as the model allows; append each to a file at once.
 
     Raises:
         StoreError: the index does not answer.
         StoreWriteError: the file cannot be written.
     """
-    _make_way(file, queries)
+    _remove_stale_rows(file, queries)
     judged, failed, pools = list[JudgedQuery](), list[Refusal](), dict[str, tuple[str, ...]]()
     left = iter(queries)
 
@@ -152,19 +151,19 @@ async def judge_queries(
                     lines.write(made.model_dump_json(exclude={"forbidden", "candidates"}) + "\n")
                 judged.append(made)
                 pools[query.id] = tuple(spec.id for spec in pool)
-            told(len(judged) + len(failed), len(queries))
+            progress(len(judged) + len(failed), len(queries))
 
-    # Each asks for one at a time: who waits for others would be late.
+    # One worker for each parallel call: a queued call would time out while it waits.
     await asyncio.gather(*(work() for _ in range(model.parallel)))
     return JudgeReport(tuple(judged), tuple(failed), pools)
 
 
-def _make_way(file: Path, queries: Iterable[QueryRow]) -> None:
-    """Leave out of the file what is judged anew, and half a line where a judge was killed."""
+def _remove_stale_rows(file: Path, queries: Iterable[QueryRow]) -> None:
+    """Remove queries that will be judged again, and a broken last line, from the file."""
     anew = {query.id for query in queries}
     if not anew or not file.exists():
         return
-    # Not splitlines: a text may hold other ends of lines than a file's.
+    # Not splitlines: texts may contain other line separators.
     lines = file.read_text("utf-8").split("\n")
     kept = [line for line in lines if _id_of(line) not in {None, *anew}]
     write_atomically(file, "".join(f"{line}\n" for line in kept))
@@ -190,7 +189,7 @@ def _messages(query: QueryRow, pool: Sequence[ToolSpec]) -> tuple[Message, ...]:
 def _read_grades(
     query: QueryRow, pool: Sequence[ToolSpec], grades: Grades, model: str
 ) -> JudgedQuery:
-    """Grades from the judge's reply; numbers of no tool are left out."""
+    """Grades from the judge's reply; unknown numbers are ignored."""
     said = {pool[each.number - 1].id: each for each in grades.tools if 0 < each.number <= len(pool)}
     return JudgedQuery(
         id=query.id,
@@ -206,7 +205,7 @@ def _read_grades(
 
 
 def judged_before(file: Path, model: str) -> dict[str, QueryRow]:
-    """The queries of a file that this judge labelled by this prompt, by their ids.
+    """Queries of a file that this judge labelled with this prompt, by id.
 
     Raises:
         SourceError: the file cannot be read.
@@ -222,7 +221,7 @@ def judged_before(file: Path, model: str) -> dict[str, QueryRow]:
 def agreement(
     given: Iterable[QueryRow], judged: Iterable[JudgedQuery], pools: Mapping[str, Sequence[str]]
 ) -> Agreement | None:
-    """Agreement over queries that have given labels; None without such queries."""
+    """Agreement over queries with given labels; None without such queries."""
     labels = {row.id: row for row in given if row.relevant or row.answerable is False}
     pairs = [
         (tool_id in labels[one.id].relevant, tool_id in one.relevant)

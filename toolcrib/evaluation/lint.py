@@ -1,8 +1,7 @@
-"""Lint of a registry: every tool is asked for by its own texts, and all texts are read.
+"""Lint of a registry: searches for every tool by its own texts, and checks all texts.
 
-How a tool is found is taken from the search itself: the tools go into a passing index, without
-their example requests, so that no request finds its own copy, and are asked for one by one.
-The work grows with the number of tools; ten thousand take some minutes on two cores.
+The tools go into a temporary index, without their example requests, so that no request finds its
+own copy. The work grows with the number of tools; ten thousand take some minutes on two cores.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from toolcrib.text import name_words, split_identifier, tokenise
 LintSeverity: TypeAlias = Literal["info", "warning", "error"]
 
 LINT_SEVERITIES: tuple[LintSeverity, ...] = ("info", "warning", "error")
-"""From the least to the worst: worth a look; costs calls; lost, or not to be served."""
+"""Severities, the lowest first: worth a look; costs calls; not findable, or must not be served."""
 
-NEAR_RANK = 5
-"""Tools that an agent gets by default."""
+MAX_NEAR_RANK = 5
+"""Number of tools that an agent gets by default."""
 
 SearchKind: TypeAlias = Literal["purpose", "example", "parameters"]
 
@@ -45,9 +44,8 @@ SearchKind: TypeAlias = Literal["purpose", "example", "parameters"]
 class SelfSearch:
     """Result of a search by one of a tool's own texts.
 
-    `rank` counts from 1, None where the tool is not among the first `SEARCH_DEPTH`; `other` is the
-    id of the best other tool, empty where there is none. `lead` is the tool's score minus the
-    other's, in [-1, 1].
+    `rank` counts from 1, None if the tool is not among the first `SEARCH_DEPTH`; `other`: id of the
+    best other tool, empty without one. `lead`: the tool's score minus the other's, in [-1, 1].
     """
 
     kind: SearchKind
@@ -59,14 +57,14 @@ class SelfSearch:
     @property
     def is_near(self) -> bool:
         """True if an agent that searches by this text gets the tool."""
-        return self.rank is not None and self.rank <= NEAR_RANK
+        return self.rank is not None and self.rank <= MAX_NEAR_RANK
 
 
 @dataclass(frozen=True, slots=True)
 class LintInput:
     """Tools that rules read, and the searches by each tool's own texts, its purpose first.
 
-    `providers` are those whose rules the definitions are to keep.
+    `providers`: those whose rules the definitions must follow.
     """
 
     tools: Sequence[ToolSpec]
@@ -78,10 +76,10 @@ class LintInput:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of one tool, as a rule yields it: `text` says what is wrong and what to do.
+    """Problem of one tool, as a rule yields it: `text` has the problem and the remedy.
 
-    `others` are further tools in the problem. `severity` defaults to the rule's; `part` is a
-    rule within the rule.
+    `others`: further tools in the problem. `severity` defaults to the rule's; `part`: a rule within
+    the rule.
     """
 
     tool: str
@@ -93,7 +91,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """One thing that is wrong: `text` says what and what to do; `others` are further tools in it.
+    """Finding: `text` has the problem and the remedy; `others`: further tools in it.
 
     `tool` and `others` are ids. Rules of the audit are called `audit/...`.
     """
@@ -110,7 +108,7 @@ Check: TypeAlias = Callable[[LintInput], Iterator[Problem]]
 
 @dataclass(frozen=True, slots=True)
 class LintRule:
-    """A rule; `shared`: its problems are as much about the other tools as about the first."""
+    """Rule; `shared`: its problems concern the other tools as much as the first."""
 
     name: str
     severity: LintSeverity
@@ -151,19 +149,19 @@ def apply_rules(given: LintInput, ignored: Collection[str] = ()) -> Iterator[Lin
 MAX_PURPOSE_CHARS = 300
 _END = re.compile(r"[.!?](?=\s|$)|[。！？]")
 MIN_SENTENCE_CHARS, MIN_WIDE_SENTENCE_CHARS = 12, 4
-"""Shorter than this, in letters or in Chinese characters, no sentence says what a tool is for."""
+"""Minimum length, in letters or in Chinese characters, of a sentence that states a purpose."""
 
 
 def purpose_of(spec: ToolSpec) -> str:
-    """Purpose of a tool: the first sentence of its description, else its name."""
+    """Purpose of a tool: the first sentence of its description, otherwise its name."""
     text = clean(spec.description)
     ends = (
         end.end()
         for end in _END.finditer(text)
         if end.start() >= (MIN_SENTENCE_CHARS if end.group().isascii() else MIN_WIDE_SENTENCE_CHARS)
     )
-    said = text[: min(next(ends, MAX_PURPOSE_CHARS), MAX_PURPOSE_CHARS)]
-    return said if has_words(said) else " ".join(split_identifier(spec.name)) or spec.name
+    sentence = text[: min(next(ends, MAX_PURPOSE_CHARS), MAX_PURPOSE_CHARS)]
+    return sentence if has_words(sentence) else " ".join(split_identifier(spec.name)) or spec.name
 
 
 _ARGUMENTS = re.compile(
@@ -175,7 +173,7 @@ _ARGUMENT = re.compile(
 
 
 def parameters_of(spec: ToolSpec) -> Mapping[str, str]:
-    """The parameters of a tool, each with its description in the schema or in a section `Args:`."""
+    """Parameters of a tool, each with its description in the schema or in a section `Args:`."""
     known = object_of(spec.input_schema.get("properties"))
     found = {name: object_of(schema).get("description") for name, schema in known.items()}
     section = _ARGUMENTS.search(spec.description)
@@ -191,8 +189,8 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def own_words(spec: ToolSpec, other: ToolSpec, most: int = 5) -> tuple[str, ...]:
-    """Words of the name and description of which the other tool has none, in their order."""
-    # Of a whole text, stop words are gone.
+    """Words of the name and description that the other tool lacks, in their order."""
+    # In a longer text, stop words are gone.
     apart = set(tokenise(_text(spec))) - set(tokenise(_text(other)))
     found: dict[str, str] = {}
     for word in _WORD.findall(_text(spec)):
@@ -209,7 +207,7 @@ def _text(spec: ToolSpec) -> str:
 # -- one tool --------------------------------------------------------------------------------------
 
 MAX_DESCRIPTION_WORDS = 200
-"""About as much as the bundled encoder reads: 256 tokens."""
+"""About the length that the bundled encoder reads: 256 tokens."""
 
 _VERBS = (
     "abort accept access acknowledge acquire activate adapt add adjust aggregate alert allocate "
@@ -260,8 +258,8 @@ _VAGUE = (
     "action api call command do execute function handle handler invoke manage method operation "
     "perform process query request run task tool use"
 )
-VAGUE = frozenset(_VAGUE.split())
-"""Words that say that something is done, and not what."""
+VAGUE_WORDS = frozenset(_VAGUE.split())
+"""Words for any action."""
 
 _ENGLISH = re.compile(r"[A-Za-z]")
 _TRAILS_OFF = re.compile(
@@ -280,18 +278,16 @@ _LISTS = re.compile(r"(?:etc\.?|[Ee]\.g\.|\w, ?)\.{3}\Z")
 def _without_description(given: LintInput) -> Iterator[Problem]:
     for spec in given.tools:
         if not clean(spec.description):
-            text = (
-                "it has no description: say in a sentence what it does, to what, and when to use it"
-            )
+            text = "it has no description: state in a sentence its action, object and use"
             yield Problem(spec.id, text)
 
 
-@lint_rule("thin-description", "info", "the description says little that the name does not say")
+@lint_rule("thin-description", "info", "the description adds little to the name")
 def _thin_descriptions(given: LintInput) -> Iterator[Problem]:
     for spec in given.tools:
         text = clean(spec.description)
         if text and not set(tokenise(text)) - set(tokenise(f"{spec.name} {spec.server}")):
-            advice = "say what it gives, of what, and when to use it"
+            advice = "state its result, object and use"
             yield Problem(spec.id, f"{text!r} adds nothing to the name: {advice}")
 
 
@@ -302,7 +298,7 @@ def _thin_descriptions(given: LintInput) -> Iterator[Problem]:
     shared=True,
 )
 def _cut_descriptions(given: LintInput) -> Iterator[Problem]:
-    """Descriptions that trail off, and the longest where several end at the same length."""
+    """Cut descriptions, and the longest ones if several end at the same length."""
     for spec in given.tools:
         text = clean(spec.description)
         if _TRAILS_OFF.search(text) and not _LISTS.search(text):
@@ -328,14 +324,14 @@ def _long_descriptions(given: LintInput) -> Iterator[Problem]:
             yield Problem(spec.id, text)
 
 
-@lint_rule("hidden-verb", "info", "the name does not say what the tool does")
+@lint_rule("hidden-verb", "info", "the name does not state the tool's action")
 def _names_without_verb(given: LintInput) -> Iterator[Problem]:
     for spec in given.tools:
         words = [word.lower() for word in split_identifier(spec.name)]
         if not words or not spec.name.isascii():
             continue
-        if set(words) <= VAGUE:
-            text = f"the name {spec.name!r} fits any tool: name what it does, and to what"
+        if set(words) <= VAGUE_WORDS:
+            text = f"the name {spec.name!r} fits any tool: name its action and object"
             yield Problem(spec.id, text, severity="warning")
         elif not any(map(_is_verb, words)) and not _is_found_well(given, spec.id):
             opening = _WORD.match(clean(spec.description))
@@ -345,18 +341,18 @@ def _names_without_verb(given: LintInput) -> Iterator[Problem]:
 
 
 def _is_found_well(given: LintInput, tool: str) -> bool:
-    """True if every search by the tool's own texts brings it first."""
+    """True if every search by the tool's own texts ranks it first."""
     searches = given.searches.get(tool, ())
     return bool(searches) and all(each.rank == 1 for each in searches)
 
 
 def _is_verb(word: str) -> bool:
-    # `csv_to_json` converts, what is done again is done; `orders` are many and order nothing.
+    # `csv_to_json` converts, and `re` repeats; `orders` is a plural.
     return word in {"to", "2"} or word in VERBS or word.removeprefix("re") in VERBS
 
 
 def _infinitive(word: str) -> str:
-    """A verb without its ending: creates, fetches, retrieving, notifies."""
+    """Verb without its ending: creates, fetches, retrieving, notifies."""
     forms = [word, word.removesuffix("s"), word.removesuffix("es")]
     if word.endswith("ies"):
         forms.append(word[:-3] + "y")
@@ -393,19 +389,20 @@ def _same_descriptions(given: LintInput) -> Iterator[Problem]:
     for first, *others in alike.values():
         if others:
             count = len(others) + 1
-            text = f"{count} tools have this description: say in each what the others do not"
+            text = f"{count} tools have this description: state in each how it differs"
             yield Problem(first, text, tuple(others))
 
 
-_GONE = r"(?:deprecated|obsolete|superseded|discontinued|no longer (?:supported|maintained))"
+_OLD_STATE = r"(?:deprecated|obsolete|superseded|discontinued|no longer (?:supported|maintained))"
 _IS_SUPERSEDED = re.compile(
-    rf"(?i:\A\W*(?:(?:note|warning)\W+)?{_GONE}\b)|\bDEPRECATED\b|\.\. deprecated::|(?i:\[{_GONE})"
+    rf"(?i:\A\W*(?:(?:note|warning)\W+)?{_OLD_STATE}\b)|\bDEPRECATED\b|\.\. deprecated::"
+    rf"|(?i:\[{_OLD_STATE})"
     rf"|(?i:\bthis (?:\w+ )?(?:tool|operation|action|endpoint|api|method|function|command)\W+"
-    rf"(?:is|was|has been)\W+(?:now )?{_GONE})"
+    rf"(?:is|was|has been)\W+(?:now )?{_OLD_STATE})"
 )
 """Statement that the tool itself is deprecated; other tools list deprecated packages."""
 
-_OLD = frozenset({"old", "legacy", "deprecated", "obsolete"})
+_OLD_WORDS = frozenset({"old", "legacy", "deprecated", "obsolete"})
 _VERSION = re.compile(r"v?\d{1,2}\Z")
 
 
@@ -420,7 +417,7 @@ def _superseded_tools(given: LintInput) -> Iterator[Problem]:
         opening = clean(spec.description)[:MAX_PURPOSE_CHARS]
         words = name_words(spec.name)
         is_stated = _IS_SUPERSEDED.search(opening)
-        if not is_stated and not words & _OLD:
+        if not is_stated and not words & _OLD_WORDS:
             continue
         named = [
             by_name[spec.server, word]
@@ -432,14 +429,14 @@ def _superseded_tools(given: LintInput) -> Iterator[Problem]:
             text = f"it is superseded, and {twins[0].name!r} is served as well: remove it"
             yield Problem(spec.id, text, (twins[0].id,), "warning")
         elif is_stated:
-            text = "it says that it is deprecated: remove it, or say which tool to use instead"
+            text = "it is marked as deprecated: remove it, or name the tool to use instead"
             yield Problem(spec.id, text)
 
 
 def _stem(spec: ToolSpec) -> tuple[str, ...]:
-    """The words of a name without those that tell an old version from a new one."""
+    """Words of a name without those that mark an old or new version."""
     words = (word.lower() for word in split_identifier(spec.name))
-    return tuple(w for w in words if w not in _OLD and not _VERSION.match(w) and w != "new")
+    return tuple(w for w in words if w not in _OLD_WORDS and not _VERSION.match(w) and w != "new")
 
 
 MIN_FAMILY_TOOLS = 6
@@ -452,7 +449,7 @@ MIN_FAMILY_TOOLS = 6
     shared=True,
 )
 def _families(given: LintInput) -> Iterator[Problem]:
-    """Tools of a server that do the same and take the same parameters."""
+    """Tools of a server with one purpose and equal parameters."""
     families: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for spec in given.tools:
         words = (word.lower() for word in split_identifier(spec.name))
@@ -470,7 +467,7 @@ def _families(given: LintInput) -> Iterator[Problem]:
 
 
 MIN_KNOWN_LANGUAGES = 4
-"""Texts in a known language; two thirds of them must share one."""
+"""Minimum number of texts in a known language; two thirds of them must share one."""
 
 
 @lint_rule("other-language", "warning", "the text is in another language than the rest")
@@ -502,11 +499,11 @@ _SCRIPTS = {
 }
 MIN_SCRIPT_LETTERS = 4
 MIN_PROSE_CHARS = 60
-"""Shorter texts in Latin letters are taken for one language as often as for another."""
+"""Shorter texts in Latin letters are often assigned to a wrong language."""
 
 
 def _language(text: str) -> str | None:
-    """The language by its script, else as the extra `context` tells it."""
+    """Language by script, otherwise by the extra `context`."""
     signs = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
     name, count = max(signs.items(), key=lambda pair: pair[1])
     if count >= MIN_SCRIPT_LETTERS and 3 * count > len(_ENGLISH.findall(text)):
@@ -519,9 +516,7 @@ def _language(text: str) -> str | None:
 _SEVERITY: dict[Severity, LintSeverity] = {"info": "info", "warning": "warning", "block": "error"}
 
 
-@lint_rule(
-    "audit", "warning", "the text hides something or orders a model about (`toolcrib audit`)"
-)
+@lint_rule("audit", "warning", "the text hides something or instructs a model (`toolcrib audit`)")
 def _audit(given: LintInput) -> Iterator[Problem]:
     for found in audit_all(given.tools):
         text = f"{found.place}: {found.why}" if found.place else found.why
@@ -550,13 +545,13 @@ for _provider in Provider:
 # -- searches --------------------------------------------------------------------------------------
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Callback that takes the step at work, how much of it is done, and of how much."""
+"""Callback with the current step, the finished amount, and the total."""
 
 SEARCH_DEPTH = 10
 """Tools that each search returns."""
 
 MAX_SEARCHED_EXAMPLES = 3
-"""Example requests of a tool that are asked, the first ones."""
+"""Example requests of a tool that are searched, the first ones."""
 
 MAX_PARAMETERS_CHARS = 250
 
@@ -579,7 +574,7 @@ def search_each(
         crib.index_tools(bare, progress=lambda p: progress("indexing the tools", p.done, p.total))
         for done, tool in enumerate(tools, start=1):
             found[tool.id] = [_search(crib, tool, kind, text) for kind, text in _texts(tool)]
-            progress("asking for each tool", done, len(tools))
+            progress("searching for each tool", done, len(tools))
     return found
 
 
@@ -588,12 +583,12 @@ def _texts(tool: ToolSpec) -> Iterator[tuple[SearchKind, str]]:
     for example in tool.success_examples[:MAX_SEARCHED_EXAMPLES]:
         if has_words(example):
             yield "example", example
-    said = "; ".join(
+    parameters = "; ".join(
         ": ".join(filter(None, (" ".join(split_identifier(name)), about)))
         for name, about in parameters_of(tool).items()
     )
-    if has_words(said):
-        yield "parameters", said[:MAX_PARAMETERS_CHARS]
+    if has_words(parameters):
+        yield "parameters", parameters[:MAX_PARAMETERS_CHARS]
 
 
 def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSearch:
@@ -601,7 +596,7 @@ def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSear
     others = [hit for hit in hits if hit.id != tool.id]
     own = next((hit for hit in hits if hit.id == tool.id), None)
     best = others[0].score if others else 0.0
-    # One that did not come at all is at least as far behind as the last that did.
+    # A tool outside of the results scores at most as the last result.
     score = own.score if own is not None else hits[-1].score if hits else 0.0
     return SelfSearch(
         kind, text, None if own is None else own.rank, others[0].id if others else "", score - best
@@ -611,22 +606,23 @@ def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSear
 # -- what the answers show -------------------------------------------------------------------------
 
 MIN_LEAD = 0.02
-"""Score lead below which requests in other words bring the one tool as often as the other."""
+"""Minimum score lead of a clear result: below it, a rephrased request may rank the other tool
+first."""
 
 
-@lint_rule("not-found", "error", "none of its own texts brings the tool among the first five")
+@lint_rule("not-found", "error", "none of its own texts finds the tool among the first five")
 def _not_found(given: LintInput) -> Iterator[Problem]:
     for tool, searches in given.searches.items():
         if not any(each.is_near for each in searches):
             purpose = searches[0]
-            text = f"not even {purpose.text!r} brings it: {purpose.other} and others come first"
+            text = f"even {purpose.text!r} does not find it: {purpose.other} and others come first"
             yield Problem(tool, text, (purpose.other,))
 
 
 @lint_rule(
     "hard-to-find",
     "warning",
-    "one of its example requests does not bring the tool among the first five",
+    "one of its example requests does not find the tool among the first five",
 )
 def _hard_to_find(given: LintInput) -> Iterator[Problem]:
     for tool, searches in given.searches.items():
@@ -634,8 +630,8 @@ def _hard_to_find(given: LintInput) -> Iterator[Problem]:
         for each in searches:
             if is_found and each.kind == "example" and not each.is_near:
                 text = (
-                    f"without its examples {each.text!r} brings {each.other}: say in the "
-                    "description what such requests are about"
+                    f"without its examples {each.text!r} finds {each.other}: name in the "
+                    "description the subject of such requests"
                 )
                 yield Problem(tool, text, (each.other,))
 
@@ -643,7 +639,7 @@ def _hard_to_find(given: LintInput) -> Iterator[Problem]:
 @lint_rule(
     "confusable",
     "warning",
-    "its own purpose brings another tool first, or one that is level with it",
+    "its own purpose finds another tool first, or with an equal score",
     shared=True,
 )
 def _confusable(given: LintInput) -> Iterator[Problem]:
@@ -653,7 +649,7 @@ def _confusable(given: LintInput) -> Iterator[Problem]:
         pair = frozenset((tool, purpose.other))
         is_found = any(each.is_near for each in (purpose, *rest))
         is_confused = is_found and purpose.other and purpose.lead < MIN_LEAD
-        # One text twice is a finding of `same-text`.
+        # `same-text` reports equal texts.
         if is_confused and pair not in paired and not _has_same_text(specs, pair):
             paired.add(pair)
             text = _difference(specs[tool], specs[purpose.other], purpose.lead)
@@ -665,14 +661,14 @@ def _has_same_text(specs: Mapping[str, ToolSpec], pair: frozenset[str]) -> bool:
 
 
 def _difference(tool: ToolSpec, other: ToolSpec, lead: float) -> str:
-    how = "comes level with it" if lead > 0 else "comes first"
+    how = "scores about the same" if lead > 0 else "comes first"
     parts = [
-        f"{each.id} alone says {', '.join(words)}"
+        f"only {each.id} has {', '.join(words)}"
         for each, words in ((tool, own_words(tool, other)), (other, own_words(other, tool)))
         if words
     ]
-    advice = f"what sets them apart: {'; '.join(parts)}" if parts else "no word sets them apart"
-    return f"asked for by its own purpose, {other.id} {how}; {advice}"
+    advice = f"they differ in words: {'; '.join(parts)}" if parts else "no word differs"
+    return f"in a search by its own purpose, {other.id} {how}; {advice}"
 
 
 # -- the report ------------------------------------------------------------------------------------
@@ -682,7 +678,7 @@ WORST_FIRST = LINT_SEVERITIES[::-1]
 
 @dataclass(frozen=True, slots=True)
 class ServerLint:
-    """A server's tools, counted, and its findings by severity."""
+    """Number of a server's tools, and its findings by severity."""
 
     server: str
     tools: int
@@ -707,12 +703,11 @@ def lint(
     providers: Collection[str] = (),
     progress: Progress = lambda _what, _done, _total: None,
 ) -> LintReport:
-    """Find what keeps these tools from being found; disabled tools are left out.
+    """Find what keeps tools from being found; disabled tools are ignored.
 
-    Rules of `providers` say which definitions a provider refuses.
-
-    Findings of `ignored` rules are dropped; `audit` stands for all `audit/...`. `searches` are
-    results of `search_each`, where there are some already.
+    Rules of `providers` report definitions that a provider rejects. Findings of `ignored` rules are
+    dropped; `audit` stands for all `audit/...`. `searches`: results of `search_each`, to reuse
+    them.
 
     Raises:
         MissingExtraError: rules of a provider need the extra `gateway`.
@@ -720,7 +715,7 @@ def lint(
     """
     if providers:
         require_extra("jsonschema", "lint by the rules of a provider", "gateway")
-    # The first of an id stays, as in an index.
+    # The first tool of an id stays, as in an index.
     known = list({tool.id: tool for tool in reversed(list(tools)) if tool.enabled}.values())[::-1]
     searches = searches or search_each(known, settings or Settings(), progress)
     progress("applying the rules", 0, 0)
@@ -742,6 +737,6 @@ def _servers(tools: Sequence[ToolSpec], findings: Sequence[LintFinding]) -> list
 
 
 def fails(findings: Iterable[LintFinding], least: LintSeverity) -> bool:
-    """True if any finding is as bad as `least`, or worse."""
+    """True if any finding has the severity `least`, or a higher one."""
     bad = LINT_SEVERITIES[LINT_SEVERITIES.index(least) :]
     return any(finding.severity in bad for finding in findings)

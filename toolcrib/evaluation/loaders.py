@@ -1,9 +1,9 @@
-"""Loaders: a folder, a pair of files or a public name becomes a data set.
+"""Loaders of data sets: from a folder, a pair of files or a public name.
 
-Public names are loaded from Hugging Face when they are asked for. ToolRet is Shi et al. 2025
-(arXiv 2503.01763); `metatool` is its selection of 200 queries of MetaTool (Huang et al. 2024),
-whose own files are not on the hub. CLINC150 is Larson et al. 2019 with 250 out-of-scope queries
-to train on, Banking77 is Casanueva et al. 2020.
+Public names are loaded from Hugging Face on first use. ToolRet is Shi et al. 2025 (arXiv
+2503.01763); `metatool` is its selection of 200 queries of MetaTool (Huang et al. 2024), whose own
+files are not on the hub. CLINC150 is Larson et al. 2019 with 250 out-of-scope queries for training,
+Banking77 is Casanueva et al. 2020.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Fields: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class HubTable:
-    """One table on the hub; its rows belong to our split `split`."""
+    """Table on the hub; its rows belong to our split `split`."""
 
     repo: str
     config: str | None
@@ -56,14 +56,14 @@ class HubTable:
 
 
 Rows: TypeAlias = Callable[[HubTable], Iterable[Fields]]
-"""Gives the rows of a table, class labels as their names."""
+"""Function that gives the rows of a table, class labels as their names."""
 
 Read: TypeAlias = Callable[[str, "HubSet", Rows], DataSet]
 
 
 @dataclass(frozen=True, slots=True)
 class HubSet:
-    """Public data set: its tables, and the function that makes a data set of their rows."""
+    """Public data set: its tables, and the function that builds a data set from their rows."""
 
     read: Read
     queries: tuple[HubTable, ...]
@@ -71,7 +71,7 @@ class HubSet:
 
 
 def load_from_hub(name: str, rows: Rows | None = None) -> DataSet:
-    """Load one of `HUB_SETS`; `rows` stands in for the hub where it is given.
+    """Load one of `HUB_SETS`; `rows` replaces the hub, if given.
 
     Raises:
         SourceError: the hub cannot be reached, or no longer holds the set.
@@ -89,11 +89,11 @@ def _download(table: HubTable) -> Iterator[Fields]:
             table.repo, table.config, split=table.rows, revision=table.revision
         )
     except (OSError, ValueError, RuntimeError) as error:
-        said = str(error).split("\n", 1)[0]
+        reason = str(error).split("\n", 1)[0]
         raise SourceError(
             f"hub:{table.repo}",
             table.config or "",
-            f"cannot be loaded ({said}); see that the hub can be reached, or name a folder with "
+            f"cannot be loaded ({reason}); check that the hub is reachable, or name a folder with "
             "the data",
         ) from error
     names = {c: f.names for c, f in loaded.features.items() if hasattr(f, "int2str")}
@@ -102,7 +102,7 @@ def _download(table: HubTable) -> Iterator[Fields]:
 
 
 def _toolret(name: str, found: HubSet, rows: Rows) -> DataSet:
-    """Rows of ToolRet: a tool is a JSON document, labels are a JSON list."""
+    """Data set from rows of ToolRet: a tool is a JSON document, labels are a JSON list."""
     tools = (_tool(table, row) for table in found.tools for row in rows(table))
     queries = (_query(table, row) for table in found.queries for row in rows(table))
     return checked_data_set(name, tools, queries)
@@ -115,7 +115,7 @@ def _tool(table: HubTable, row: Fields) -> ToolSpec | Refusal:
     fields = {
         "id": str(row.get("id") or ""),
         "name": about.get("name") or about.get("api_name") or row.get("id"),
-        # The sources of ToolRet agree on little else: other documents are read whole.
+        # The sources of ToolRet have no common form: use other documents as text.
         "description": described if isinstance(described, str) and described else text,
         "input_schema": _schema(about.get("parameters") or about.get("api_arguments")),
         "category": table.config,
@@ -124,7 +124,7 @@ def _tool(table: HubTable, row: Fields) -> ToolSpec | Refusal:
 
 
 def _schema(parameters: object) -> dict[str, Any]:
-    """JSON Schema as it is; parameters by name are put into one."""
+    """JSON Schema unchanged; parameters by name become a schema."""
     if not is_object(parameters) or isinstance(parameters.get("properties"), dict):
         return object_of(parameters)
     properties = {key: value for key, value in parameters.items() if is_object(value)}
@@ -140,7 +140,7 @@ def _query(table: HubTable, row: Fields) -> LocatedQuery | Refusal:
 
 
 def _intents(name: str, found: HubSet, rows: Rows) -> DataSet:
-    """Utterances with a text and the name of their intent, which is all there is of it."""
+    """Data set from utterances with the name of their intent, which has no other text."""
     intents: dict[str, ToolSpec | Refusal] = {}
     queries: list[LocatedQuery | Refusal] = []
     for table in found.queries:
@@ -169,7 +169,7 @@ def _json(text: str) -> object:
 
 
 OUT_OF_SCOPE_LABEL = "oos"
-"""CLINC150's label for what no intent answers."""
+"""CLINC150's label for queries without an intent."""
 
 TOOLRET_TASKS: Mapping[str, str] = {
     "code": "craft-math-algebra craft-tabmwp craft-vqa gorilla-huggingface gorilla-pytorch "
@@ -180,11 +180,11 @@ TOOLRET_TASKS: Mapping[str, str] = {
     "restgpt-spotify restgpt-tmdb reversechain rotbench t-eval-dialog t-eval-step "
     "taskbench-daily toolace toolbench toolemu tooleyes toollens ultratool",
 }
-"""The tasks of ToolRet by the part of its tools that answers them."""
+"""Tasks of ToolRet, by the part of its tools that answers these tasks."""
 
 
 def _toolret_of(*parts: str, tasks: Iterable[str] = ()) -> HubSet:
-    """Some tasks, or all, of some parts; pinned, so that a figure means the same tomorrow."""
+    """Some tasks, or all, of some parts; pinned to a revision, so that figures stay comparable."""
     queries, at = "mangopy/ToolRet-Queries", "b8c76ad3349ff17497b6bdb28bb5b8f61a0f6445"
     tools, tools_at = "mangopy/ToolRet-Tools", "e06c38c75612b6536bd959e08cdd345894aba6a7"
     named = tasks or [task for part in parts for task in TOOLRET_TASKS[part].split()]
@@ -196,7 +196,7 @@ def _toolret_of(*parts: str, tasks: Iterable[str] = ()) -> HubSet:
 
 
 def _intents_of(repo: str, config: str | None, **splits: str) -> HubSet:
-    """The splits there, and what they are called here."""
+    """Splits of the source, with our names."""
     return HubSet(
         _intents, tuple(HubTable(repo, config, rows, split) for rows, split in splits.items())
     )
@@ -211,11 +211,11 @@ HUB_SETS: Mapping[str, HubSet] = {
     ),
     "banking77": _intents_of("mteb/banking77", None, train="train", test="test"),
 }
-"""The public data sets by the name that a user gives."""
+"""Public data sets by their names."""
 
 
-def _part(folder: Path, name: str) -> Path | None:
-    """Give the file `name` or its compressed form, or the folder where `name` ends in a slash."""
+def _find_part(folder: Path, name: str) -> Path | None:
+    """File `name` or its compressed form, or the folder if `name` ends in a slash."""
     if name.endswith("/"):
         return folder / name if (folder / name).is_dir() else None
     return next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
@@ -233,10 +233,10 @@ def _intents_folder(folder: Path) -> DataSet:
 
 
 def _registry_folder(folder: Path) -> DataSet:
-    """Load every tool of `registry/` with `queries.jsonl`: the form of the sample data.
+    """Load every tool of `registry/` with `queries.jsonl`, the form of the sample data.
 
-    The Python files directly in `registry/` are run, as `FILE.py:TOOLS` runs them when named;
-    files that cannot be read are noted, as an index run would.
+    Python files directly in `registry/` are run, like `FILE.py:TOOLS`; unreadable files are noted,
+    as in an index run.
     """
     registry = folder / "registry"
     sources = [str(registry), *(f"{path}:TOOLS" for path in sorted(registry.glob("*.py")))]
@@ -247,11 +247,11 @@ def _registry_folder(folder: Path) -> DataSet:
 def _load_files(name: str, tools: str | Path | Sequence[str], queries: Path) -> DataSet:
     sources = dict.fromkeys([str(tools)] if isinstance(tools, str | Path) else tools)
     found = (item for source in sources for _, item in tool_entries(source, None, None))
-    return checked_data_set(name, _whole(found), read_queries(queries))
+    return checked_data_set(name, _require_whole_files(found), read_queries(queries))
 
 
-def _whole(found: Iterable[ToolSpec | Refusal]) -> Iterator[ToolSpec | Refusal]:
-    """Pass on refusals of single tools; half of a file would be another data set, so raise."""
+def _require_whole_files(found: Iterable[ToolSpec | Refusal]) -> Iterator[ToolSpec | Refusal]:
+    """Pass refusals of single tools; raise for a broken file, whose half is another data set."""
     for item in found:
         if isinstance(item, Refusal) and not item.place:
             raise SourceError(item.source, "", item.reason)
@@ -259,7 +259,7 @@ def _whole(found: Iterable[ToolSpec | Refusal]) -> Iterator[ToolSpec | Refusal]:
 
 
 def _file(folder: Path, name: str) -> Path:
-    return _part(folder, name) or folder / name
+    return _find_part(folder, name) or folder / name
 
 
 def _name(folder: Path) -> str:
@@ -267,7 +267,7 @@ def _name(folder: Path) -> str:
 
 
 class _CorpusRow(FileRow):
-    """A document; it becomes a tool whose name is the title, or the id where there is none."""
+    """Document; it becomes a tool with the title as name, or the id without a title."""
 
     id: NonEmpty = Field(alias="_id")
     title: str = ""
@@ -275,7 +275,7 @@ class _CorpusRow(FileRow):
 
 
 class _TopicRow(FileRow):
-    """A query, which belongs to the splits whose judgements name it."""
+    """Query, which belongs to the splits whose judgements name it."""
 
     id: NonEmpty = Field(alias="_id")
     text: str
@@ -288,8 +288,8 @@ _Topic: TypeAlias = tuple[str, _TopicRow]
 def _beir_folder(folder: Path) -> DataSet:
     """Load the form of BEIR (Thakur et al. 2021): corpus, queries and `qrels/*.tsv`, by split.
 
-    Judgements of 0 and less say that a document does not answer, and are passed over. Queries
-    that no file judges are left out, and those of several splits stay in the strictest.
+    Judgements of 0 and less mean no answer, and are ignored. Queries without a judgement are
+    omitted, and those of several splits stay in the strictest.
     """
     return checked_data_set(_name(folder), _documents(folder), _queries(folder))
 
@@ -316,7 +316,7 @@ def _queries(folder: Path) -> Iterator[LocatedQuery | Refusal]:
             yield Refusal(str(path), item[0], f"_id: {item[1].id!r} is taken")
         else:
             topics[item[1].id] = item
-    # The strictest first, since of equal ids the first one stays.
+    # The strictest first: of equal ids the first one stays.
     files = sorted(
         (folder / "qrels").glob("*.tsv*"),
         key=lambda qrels: strictness(qrels.name.split(".")[0]),
@@ -366,13 +366,13 @@ FOLDER_FORMS: Mapping[tuple[str, ...], Callable[[Path], DataSet]] = {
     ("registry/", "queries.jsonl"): _registry_folder,
     ("corpus.jsonl", "queries.jsonl", "qrels/"): _beir_folder,
 }
-"""Parts that a folder is known by, and who reads it, in the order in which they are tried."""
+"""Parts that identify a form of folder, and its reader, in the order of attempts."""
 
 
 def _reader(folder: Path) -> Callable[[Path], DataSet] | None:
-    """The reader of a folder; its files may be compressed (`.gz`)."""
+    """Reader of a folder; its files may be compressed (`.gz`)."""
     for parts, read in FOLDER_FORMS.items():
-        if all(_part(folder, name) for name in parts):
+        if all(_find_part(folder, name) for name in parts):
             return read
     return None
 
@@ -383,21 +383,21 @@ def load(
     tools: str | Path | Sequence[str] | None = None,
     queries: Path | None = None,
 ) -> DataSet:
-    """Load a data set, check it, and say in its `notes` what the checks left out.
+    """Load a data set, check it, and list omitted parts in its `notes`.
 
     `source` is a folder of one of `FOLDER_FORMS`, or a public name (`HUB_SETS`); a folder of that
-    name goes first. With `tools` (names of anything that can be indexed) and `queries`
-    these are loaded, and `source`, if given, is what the set is called.
+    name wins. With `tools` (names of anything that can be indexed) and `queries` these are loaded,
+    and `source`, if given, is the name of the set.
 
     Raises:
-        UnknownFormatError: the source is none of these; the message says what is known.
-        SourceError: a file cannot be read, holds nothing that can be used, or the hub is away.
+        UnknownFormatError: the source is none of these; the message lists the known ones.
+        SourceError: a file cannot be read or has no usable entry, or the hub is not reachable.
     """
     if tools is not None or queries is not None:
-        return _pair(source, tools, queries)
-    # Unlike pathlib, this says no to names that nothing can have, instead of raising.
+        return _load_pair(source, tools, queries)
+    # Unlike pathlib, os.path returns False for impossible names.
     if os.path.isdir(source):  # noqa: PTH112
-        return _folder(source)
+        return _load_folder(source)
     if source in HUB_SETS:
         return load_from_hub(source)
     near = get_close_matches(source, HUB_SETS, 1)
@@ -407,14 +407,16 @@ def load(
     )
 
 
-def _pair(name: str, tools: str | Path | Sequence[str] | None, queries: Path | None) -> DataSet:
+def _load_pair(
+    name: str, tools: str | Path | Sequence[str] | None, queries: Path | None
+) -> DataSet:
     if tools is None or queries is None:
         given, missing = (queries, "tools") if tools is None else (tools, "queries")
         raise SourceError(str(given), "", f"needs {missing} beside it: give both files")
     return _load_files(name or queries.name.split(".")[0], tools, queries)
 
 
-def _folder(source: str) -> DataSet:
+def _load_folder(source: str) -> DataSet:
     folder = Path(source)
     if read := _reader(folder):
         return read(folder)

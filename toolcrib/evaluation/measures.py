@@ -1,18 +1,18 @@
 """Measures of a ranking, of its cost in prompt tokens, and of a confidence.
 
-`MEASURES` is the only list of them: results, the report and the command's table take theirs from
-it. What the field has standard measures for comes from `ir-measures`, computed by trec_eval, with
-its conventions: the gain of nDCG is a tool's grade (linear; Järvelin and Kekäläinen 2002), and
-precision divides by k also where fewer tools were returned.
+`MEASURES` is the only list: results, report and the command's table use it. Standard measures come
+from `ir-measures`, computed by trec_eval, with its conventions: the gain of nDCG is a tool's grade
+(linear; Järvelin and Kekäläinen 2002), and precision divides by k even if fewer tools were
+returned.
 
 An omitted query (nothing returned) scores zero. The tie rule: the order that a system returns
-stands. A tool that is returned twice counts where it first stands.
+counts. A tool that is returned twice counts at its first place.
 
-Measures of a confidence take arrays of one length, one entry per query, unanswerable ones included:
-`confidence` (float, higher means surer that something answers), `first` (the same, that the first
-tool is right), `correct` (bool: it is) and `answerable` (bool: some tool is right). Queries of one
-confidence cannot be told apart, so each counts with their mean: no result depends on the order of
-the queries.
+Measures of a confidence take arrays of one length, one entry per query, including unanswerable
+ones: `confidence` (float, higher means more certain that a tool answers), `first` (the same, that
+the first tool is right), `correct` (bool: the first tool is right) and `answerable` (bool: some
+tool is right). Queries with equal confidence count with their mean, so results do not depend on the
+order of queries.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from toolcrib.records.definitions import DefinitionForm, in_short
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure: who computes it (`trec` or `ours`, for one cut-off), and where it is shown.
+    """Measure: its computation (`trec` or `ours`, for one cut-off), and its places in reports.
 
-    `cutoffs` are those that it is taken at: None for all that were asked for, none for a measure
-    that has no cut-off. `leading`: it has a column in the report's first table. `in_command` is
-    the one that the command's table shows, at the largest cut-off if this one is not measured.
+    `cutoffs`: None for all requested ones, empty for a measure without a cut-off. `leading`: has a
+    column in the report's first table. `in_command`: the name in the command's table, at the
+    largest cut-off if this one is not measured.
     """
 
     name: str
@@ -82,14 +82,14 @@ def _relevant(query: LabelledQuery) -> set[str]:
     return {tool for tool, grade in query.relevant.items() if grade > 0}
 
 
-FORBIDDEN = "forbidden"
-"""Taken of every query of a set in which any query forbids a tool, and of no other set."""
+FORBIDDEN_MEASURE = "forbidden"
+"""Measured for every query of a set with any forbidden tool, and for no other set."""
 
 MEASURES = (
     Measure(
         "ndcg",
         "nDCG",
-        "How near the first k tools are to the best possible order; 1 is perfect.",
+        "Closeness of the first k tools to the best possible order; 1 is perfect.",
         trec=lambda ir, k: ir.nDCG @ k,
         leading=True,
         in_command="ndcg@10",
@@ -130,7 +130,9 @@ MEASURES = (
         in_command="mrr",
     ),
     Measure("returned_precision", "returned precision", ours=_returned_precision, cutoffs=()),
-    Measure(FORBIDDEN, "forbidden", ours=_forbidden_share, lower_is_better=True, leading=True),
+    Measure(
+        FORBIDDEN_MEASURE, "forbidden", ours=_forbidden_share, lower_is_better=True, leading=True
+    ),
     # Taken by the runner, of systems that choose a set's size; after `@` stands the coverage.
     Measure("coverage", "coverage"),
     Measure("set_size", "set size", lower_is_better=True),
@@ -139,10 +141,10 @@ MEASURES = (
 _BY_NAME = {one.name: one for one in MEASURES}
 
 RANKING_CUTOFF = 10
-"""The cut-off at which systems are ranked, where it is among those that were asked for."""
+"""Cut-off that ranks systems, if it was requested."""
 
 GRADE_STEPS = 1000
-"""Grades are told apart down to a thousandth: trec_eval knows whole numbers only."""
+"""Resolution of grades: trec_eval needs whole numbers."""
 
 
 def measure(
@@ -150,14 +152,14 @@ def measure(
 ) -> list[dict[str, float]]:
     """Measures of each ranking (ids, best first), in the order of `queries`.
 
-    All values are in [0, 1], higher is better, but for `forbidden@k` (a count, lower is better).
+    All values are in [0, 1], higher is better, except `forbidden@k` (a count, lower is better).
     """
     unique = [list(dict.fromkeys(ranking)) for ranking in rankings]
     forbids = any(query.forbidden for query in queries)
     ours = [
         (name, one.ours, k)
         for one in MEASURES
-        if one.ours is not None and (forbids or one.name != FORBIDDEN)
+        if one.ours is not None and (forbids or one.name != FORBIDDEN_MEASURE)
         for name, k in one.names(ks).items()
     ]
     return [
@@ -169,24 +171,24 @@ def measure(
 
 
 def lower_is_better(name: str) -> bool:
-    """True if a smaller value of the measure is the better one."""
+    """True if a smaller value of the measure is better."""
     known = _BY_NAME.get(name.partition("@")[0])
     return known is not None and known.lower_is_better
 
 
 def measure_title(name: str) -> str:
-    """A measure's name as people write it, `nDCG@10`."""
+    """Name of a measure for people, `nDCG@10`."""
     base, at, k = name.partition("@")
     return (_BY_NAME[base].title if base in _BY_NAME else base) + at + k
 
 
 def main_measure(measures: Iterable[str]) -> str:
-    """`ndcg@10`, or nDCG at the largest cut-off that there is; empty when there is none."""
+    """`ndcg@10`, or nDCG at the largest measured cut-off; empty without any."""
     return at_measured_cutoff(f"ndcg@{RANKING_CUTOFF}", measures)
 
 
 def at_measured_cutoff(name: str, measures: Iterable[str]) -> str:
-    """A measure, or the same at the largest cut-off that there is; empty when there is none."""
+    """A measure, or the same at the largest measured cut-off; empty without any."""
     base, at, wanted = name.partition("@")
     found = [each.partition("@")[2] for each in measures if each.partition("@")[:2] == (base, at)]
     best = max(found, key=lambda k: (k == wanted, int(k or 0)), default=None)
@@ -194,10 +196,10 @@ def at_measured_cutoff(name: str, measures: Iterable[str]) -> str:
 
 
 def integer_grades(queries: Sequence[LabelledQuery]) -> list[dict[str, int]]:
-    """Grades as trec_eval reads them: whole numbers from 1 on.
+    """Grades for trec_eval: whole numbers from 1 on.
 
-    Fractions are multiplied by one number for all queries, which no measure here can tell:
-    nDCG is a ratio of gains, the others ask whether a grade is positive.
+    Fractions are multiplied by one number for all queries, which changes no measure: nDCG is a
+    ratio of gains, and the others test whether a grade is positive.
     """
     fractions = {
         grade: Fraction(grade).limit_denominator(GRADE_STEPS)
@@ -218,10 +220,10 @@ def integer_grades(queries: Sequence[LabelledQuery]) -> list[dict[str, int]]:
 def _standard(
     rankings: list[list[str]], queries: Sequence[LabelledQuery], ks: Sequence[int]
 ) -> list[dict[str, float]]:
-    """The measures of trec_eval, which knows queries and tools by their places here.
+    """Measures of trec_eval, with positions as ids of queries and tools.
 
-    It re-sorts what it is given by score and, among equals, by id: scores that fall with the
-    rank keep the system's own order.
+    trec_eval sorts by score and, for ties, by id: scores that fall with the rank keep the system's
+    order.
     """
     ir = import_extra("ir_measures", "evaluation", "eval")
     measures = {
@@ -239,7 +241,7 @@ def _standard(
             qrels[str(place)] = {number[tool]: grade for tool, grade in grades.items()}
             run[str(place)] = {number[tool]: -float(rank) for rank, tool in enumerate(ranking)}
     names = {trec: name for name, trec in measures.items()}
-    # Named, as another provider would step in for one that fails to load, with another nDCG.
+    # Name the provider: if it fails to load, another would compute another nDCG.
     provider: Any = ir.pytrec_eval
     for found in provider.iter_calc(list(names), qrels, run) if run else ():
         values[int(found.query_id)][names[found.measure]] = float(found.value)
@@ -247,12 +249,12 @@ def _standard(
 
 
 class PromptTokens:
-    """Tokens of tools' definitions, as an OpenAI client sends them, in compact JSON.
+    """Tokens of tools' definitions in compact JSON, as an OpenAI client sends.
 
-    They are counted with the bundled encoder's WordPiece vocabulary (30,522 entries), which
-    needs no network. A model's own tokenizer gives other counts, most often lower ones: WordPiece
-    makes a token of every bracket and quotation mark, where byte-pair vocabularies merge some.
-    Shares of a whole registry hardly depend on it.
+    The bundled encoder's WordPiece vocabulary (30,522 entries) counts them, without a network. A
+    model's own tokenizer gives other counts, mostly lower: WordPiece makes a token of every bracket
+    and quotation mark, while byte-pair vocabularies merge some. Shares of a whole registry hardly
+    depend on the tokenizer.
     """
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
@@ -265,7 +267,7 @@ class PromptTokens:
         def signature_tokens(tool_id: str) -> int:
             return _tokens(in_short(self._specs[tool_id]))
 
-        # Counted when asked for: few of a registry's tools are in an answer.
+        # Count on demand: few of a registry's tools are in an answer.
         self._of_signature = signature_tokens
         self.whole_registry = sum(self._of_tool.values())
 
@@ -282,13 +284,13 @@ class PromptTokens:
             raise UnknownToolError(str(unknown.args[0])) from None
 
     def saved_share(self, tokens: float) -> float:
-        """The share of the whole registry's tokens that `tokens` leave out, in [0, 1]."""
+        """Share of the whole registry's tokens that `tokens` save, in [0, 1]."""
         return 1.0 - tokens / self.whole_registry if self.whole_registry else 0.0
 
 
 def _tokens(definition: dict[str, Any]) -> int:
     text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
-    # Lone surrogates are no text that a tokenizer takes.
+    # The tokenizer takes no lone surrogates.
     ids = _tokenizer().encode(text.encode("utf-8", "replace").decode("utf-8")).ids
     return len(ids) - len(_tokenizer().encode("").ids)
 
@@ -296,7 +298,7 @@ def _tokens(definition: dict[str, Any]) -> int:
 @cache
 def _tokenizer() -> WordPiece:
     document = json.loads((MODELS_FOLDER / DEFAULT_MODEL / "tokenizer.json").read_bytes())
-    # The encoder reads no further than some tokens; a prompt's bill does.
+    # No limit: the encoder cuts texts, but a prompt pays for all tokens.
     return WordPiece(document, None)
 
 
@@ -309,7 +311,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 class GateMeasure:
     """Display of a gate measure: its title, and the choice of the best value, if any.
 
-    `of_confidence`: only a system that gives a confidence has it; verdicts can be given without.
+    `of_confidence`: only for systems with a confidence; verdicts do not need one.
     """
 
     title: str
@@ -318,7 +320,7 @@ class GateMeasure:
     of_confidence: bool = True
 
 
-GATES = {
+GATE_MEASURES = {
     "auroc": GateMeasure("AUROC", max, in_command=True),
     "auprc": GateMeasure("AUPRC", max),
     "false_acceptance@95": GateMeasure("False acc. @95", min),
@@ -330,18 +332,18 @@ GATES = {
     "accepted": GateMeasure("Accepted", of_confidence=False),
     "accepted_precision": GateMeasure("Precision of accepted", max, of_confidence=False),
 }
-"""The gate measures that reports show, in their order."""
+"""Gate measures of reports, in order."""
 
-CONFIDENCE_GATES = {name for name, gate in GATES.items() if gate.of_confidence}
+CONFIDENCE_MEASURES = {name for name, gate in GATE_MEASURES.items() if gate.of_confidence}
 
-BINS = 15
+RELIABILITY_BINS = 15
 TRUE_ACCEPTANCE = 0.95
 RISK_COVERAGE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Mean confidence of some queries of about the same, and the share that was right."""
+    """Mean confidence of queries with similar confidence, and the share of right ones."""
 
     confidence: float
     accuracy: float
@@ -351,19 +353,19 @@ class ReliabilityBin:
 def gate_measures(
     confidence: Floats, correct: Bools, answerable: Bools, first: Floats | None = None
 ) -> dict[str, float]:
-    """Everything that a confidence can be judged by; empty without queries.
+    """All measures of a confidence; empty without queries.
 
-    Without `first`, the confidence is also what speaks of the first tool.
+    Without `first`, the confidence also stands for the first tool.
 
     - `auroc`, `auprc` (average precision): answerable against unanswerable queries, and
       `false_acceptance@95`: the share of unanswerable queries accepted at the highest threshold
-      that accepts 95 % of the answerable ones. Absent unless there are both kinds.
+      that accepts 95 % of the answerable ones. Absent without both kinds.
     - `ece`: expected calibration error, 15 bins of equal mass (Naeini et al. 2015, Nixon et al.
       2019), and `brier`: mean squared error, of the confidence as the probability that any tool
       answers. `ece_first`: the same error of the first tool's probability; absent without one.
-      Absent where these are no probabilities (outside [0, 1]).
-    - `risk@80`: share of wrong first tools among the 80 % of all queries whose first is surest.
-    - `correlation`: Pearson's, of `first` and `correct`. Absent where one does not vary.
+      Absent for values outside [0, 1].
+    - `risk@80`: share of wrong first tools in the 80 % of queries with the surest first tool.
+    - `correlation`: Pearson's, of `first` and `correct`. Absent if one is constant.
     """
     if not len(confidence):
         return {}
@@ -383,8 +385,7 @@ def gate_measures(
 def verdict_measures(verdicts: Sequence[str], correct: Bools) -> dict[str, float]:
     """Shares of verdicts (`accepted`, `fallback`, `abstained`), and `accepted_precision`.
 
-    The latter is the share of accepted queries whose first tool is right, absent where none was
-    accepted.
+    `accepted_precision`: share of accepted queries with a right first tool, absent without any.
     """
     given = np.array(verdicts, dtype=np.str_)
     names = {"accepted": "accept", "fallback": "fallback", "abstained": "abstain"}
@@ -396,9 +397,9 @@ def verdict_measures(verdicts: Sequence[str], correct: Bools) -> dict[str, float
 
 
 def reliability_bins(
-    confidence: Floats, correct: Bools, bins: int = BINS
+    confidence: Floats, correct: Bools, bins: int = RELIABILITY_BINS
 ) -> tuple[ReliabilityBin, ...]:
-    """Up to `bins` bins of as equal a count as can be, by rising confidence."""
+    """Up to `bins` bins of about equal count, by rising confidence."""
     order = np.argsort(confidence, kind="stable")
     success = _mean_among_equals(confidence, correct)
     parts = np.array_split(order, bins)
@@ -410,7 +411,7 @@ def reliability_bins(
 
 
 def expected_error(bins: Sequence[ReliabilityBin]) -> float:
-    """The expected calibration error: the mean distance of confidence and success."""
+    """Expected calibration error: the mean distance of confidence and success."""
     gaps = sum(one.count * abs(one.confidence - one.accuracy) for one in bins)
     return gaps / sum(one.count for one in bins)
 
@@ -432,7 +433,7 @@ def _is_probability(values: Floats) -> bool:
 
 
 def _risk_at(coverage: float, confidence: Floats, correct: Bools) -> float:
-    """Share of wrong ones among the surest `coverage` (El-Yaniv and Wiener 2010)."""
+    """Share of wrong ones in the most certain `coverage` (El-Yaniv and Wiener 2010)."""
     order = np.argsort(-confidence, kind="stable")
     answered = np.arange(1, len(order) + 1)
     risk = np.cumsum(1.0 - _mean_among_equals(confidence, correct)[order]) / answered

@@ -20,7 +20,7 @@ from toolcrib.records import ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with its 95 % bootstrap interval."""
+    """Mean with its 95 % bootstrap interval."""
 
     mean: float
     low: float
@@ -29,10 +29,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """One system's answer to one query, and what it is worth.
+    """One system's answer to one query, with its measures.
 
-    `measures` by name (`ndcg@10`), empty for a query that nothing answers. `ms` is the wall
-    clock of the search; `prompt_tokens` what the returned tools would cost in a prompt.
+    `measures` by name (`ndcg@10`), empty for an unanswerable query. `ms`: wall clock of the search;
+    `prompt_tokens`: cost of the returned tools in a prompt.
     """
 
     query: LabelledQuery
@@ -57,7 +57,7 @@ class QueryResult:
 class Comparison:
     """Difference of a system from the first one in a measure, query by query.
 
-    `p` is the Holm-corrected p-value of a paired randomisation test.
+    `p`: Holm-corrected p-value of a paired randomisation test.
     """
 
     difference: float
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """True if chance is an unlikely reason (p < 0.05)."""
+        """True if p < 0.05."""
         return self.p < 0.05  # noqa: PLR2004
 
 
@@ -73,11 +73,11 @@ class Comparison:
 class SystemResult:
     """One system on one data set.
 
-    `measures` are means over answerable queries. `gates` are measures of the confidence over
-    all queries (`auroc`, `aupr`, `ece`, ...), empty for systems that have no confidence.
-    `tokens`: of all tools (`menu`), of a search's first five with their schemas and as signatures
-    (`schemas_p50`, `signatures_p95`, ...), and how many searches cost as much as the menu.
-    `against_first` compares with the first system of the evaluation, by measure.
+    `measures`: means over answerable queries. `gates`: measures of the confidence over all queries
+    (`auroc`, `aupr`, `ece`, ...), empty for systems without a confidence. `tokens`: of all tools
+    (`menu`), of a search's first five with their schemas and as signatures (`schemas_p50`,
+    `signatures_p95`, ...), and the number of searches that cost as much as the menu.
+    `against_first`: comparison with the first system, by measure.
     """
 
     name: str
@@ -94,7 +94,7 @@ class SystemResult:
 
 @dataclass(frozen=True, slots=True)
 class SetResult:
-    """All systems on one data set; `warnings` say what a reader must know."""
+    """All systems on one data set; `warnings`: limits of the results."""
 
     name: str
     split: str
@@ -108,7 +108,7 @@ class SetResult:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All data sets, the unweighted mean over them for every system, and how it was measured.
+    """All data sets, the unweighted mean over them for every system, and the settings.
 
     `macro_against_first` compares those means with the first system's, by system and measure.
     """
@@ -122,20 +122,19 @@ class Evaluation:
 
 
 FIGURE_DIGITS = 5
-"""After the point, for shares; milliseconds and tokens have fewer, p-values one more."""
+"""Decimals of shares; milliseconds and tokens have fewer, p-values one more."""
 
 
 def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any]:
-    """Plain dicts, lists, strings and numbers.
+    """Evaluation as plain dicts, lists, strings and numbers.
 
-    `datasets` holds, by set and system, every measure as `mean`, `low` and `high`, gates as
-    numbers (`auroc`), `latency_ms` (`p50`, `p99`), `prompt_tokens`, `tokens_saved`, `tokens`,
-    `version`, and `against_first` (`difference`, `p`, `significant`), empty for the first system.
-    `macro` holds means over sets and `macro_against_first` how they differ from the first system's,
-    `sets` what was measured on, `settings` how. With `per_query`, that
-    key holds every measure of every answerable query, by set, system and query id: with it two
-    evaluations can be compared query by query. Systems that have a `confidence` give it for
-    every query there.
+    `datasets` holds, by set and system, every measure as `mean`, `low` and `high`, gates as numbers
+    (`auroc`), `latency_ms` (`p50`, `p99`), `prompt_tokens`, `tokens_saved`, `tokens`, `version`,
+    and `against_first` (`difference`, `p`, `significant`), empty for the first system. `macro`
+    holds means over sets, `macro_against_first` their differences from the first system's, `sets`
+    the data sets, `settings` the method. With `per_query`, that key holds every measure of every
+    answerable query, by set, system and query id, so that two evaluations can be compared query by
+    query. Systems with a `confidence` give it for every query there.
     """
     sets = evaluation.sets
     exported: dict[str, Any] = {
@@ -205,20 +204,20 @@ def _round_values(figures: Mapping[str, float], digits: int = FIGURE_DIGITS) -> 
 
 
 UNENCODED_CHARS = string.punctuation.replace("%", "")
-"""Characters of an id that are not encoded, with ASCII letters and digits."""
+"""Characters of an id that are not encoded, beside ASCII letters and digits."""
 
 
 def write_runs(evaluation: Evaluation, directory: Path) -> tuple[Path, ...]:
-    """Write `SET.qrels` and `SET.SYSTEM.run` for all sets and systems; give their paths.
+    """Write `SET.qrels` and `SET.SYSTEM.run` for all sets and systems; return their paths.
 
-    Columns are parted by spaces, so ids are percent-encoded where they hold white space, `%` or
-    letters beyond ASCII; `urllib.parse.unquote` gives them back. Scores only count down with
-    the rank: evaluators re-sort by score and break ties by id, where here a system's own order
-    stands. Queries that nothing answers are in the runs, but not in the qrels. For our means
-    use `trec_eval -c`, which counts an omitted query as zero.
+    Columns are separated by spaces, so ids are percent-encoded if they contain white space, `%` or
+    non-ASCII letters; `urllib.parse.unquote` decodes them. Scores only count down with the rank:
+    evaluators sort by score and break ties by id, which would change a system's order. Unanswerable
+    queries are in the runs, but not in the qrels. `trec_eval -c` gives the same means: it counts an
+    omitted query as zero.
 
     Raises:
-        OSError: the folder cannot be made or written to.
+        OSError: the folder cannot be created or written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
@@ -234,7 +233,7 @@ def write_runs(evaluation: Evaluation, directory: Path) -> tuple[Path, ...]:
 
 
 def _qrels(one: SetResult) -> Iterator[str]:
-    # A system may have left queries out: together they have answered what anyone has.
+    # A system may have omitted queries: collect the queries of all systems.
     queries: dict[str, LabelledQuery] = {
         outcome.query.id: outcome.query
         for system in one.systems.values()
@@ -267,9 +266,9 @@ def _file(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A query whose `measure` has this `value`; ids by falling grade and by rank.
+    """Query whose `measure` has this `value`; ids by falling grade and by rank.
 
-    `missing` are the expected tools that were not returned at all.
+    `missing`: expected tools that were not returned at all.
     """
 
     query_id: str
@@ -284,7 +283,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """Number of queries that expect one tool and had another in the first place."""
+    """Number of queries that expect one tool and got another in the first place."""
 
     expected: str
     returned: str
@@ -293,7 +292,7 @@ class Confusion:
 
 @dataclass(frozen=True, slots=True)
 class UnmatchedWord:
-    """A word of queries that is in no tool; one of the queries that hold it."""
+    """Word of queries that no tool has; `query_id`: one of these queries."""
 
     word: str
     count: int
@@ -302,7 +301,7 @@ class UnmatchedWord:
 
 @dataclass(frozen=True, slots=True)
 class Mistakes:
-    """All three, worst first."""
+    """Worst queries, confusions and unmatched words, worst first."""
 
     worst: tuple[Mistake, ...]
     confusions: tuple[Confusion, ...]
@@ -322,9 +321,9 @@ def find_mistakes(
 
 
 def worst_queries(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Mistake, ...]:
-    """The answerable queries of least value in the main measure, without perfect ones.
+    """Answerable queries with the lowest main measure, without perfect ones.
 
-    Among equals, what the system was surest of comes first, then the order of the outcomes stands.
+    Ties are in order of falling confidence, then in the order of the outcomes.
     """
     measured = [outcome for outcome in outcomes if outcome.measures]
     name = main_measure(measured[0].measures) if measured else ""
@@ -372,10 +371,10 @@ def confusions(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Confus
 def unmatched_words(
     queries: Iterable[LabelledQuery], tools: Iterable[ToolSpec], count: int = 20
 ) -> tuple[UnmatchedWord, ...]:
-    """Words between spaces of which no index term is in any tool, in most queries first.
+    """Words between spaces without any index term in a tool, the most frequent first.
 
-    They are counted once a query, in lower case. Only the dense leg can make sense of them:
-    frequent ones belong into descriptions or examples.
+    They count once a query, in lower case. Only the dense leg can use them: frequent ones belong
+    into descriptions or examples.
     """
     encoder, weights = LexicalEncoder(), FieldWeights()
     known = {term for tool in tools for term in lexical_counts(tool, encoder, weights)}
@@ -392,6 +391,6 @@ def unmatched_words(
 def _unmatched_words(text: str, known: set[str], encoder: LexicalEncoder) -> set[str]:
     in_query = set(encoder.terms(text))
     words = {word.strip(string.punctuation) for word in text.split()}
-    # A stop word alone keeps its term, which the query as a whole has dropped.
+    # A stop word alone keeps its term, but not within a query.
     terms = {word: in_query.intersection(encoder.terms(word)) for word in words}
     return {word.lower() for word, its in terms.items() if its and not its & known}

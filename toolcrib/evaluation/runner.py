@@ -1,4 +1,4 @@
-"""Runner of an evaluation: every system answers every query, and is compared with the first."""
+"""Runner of an evaluation: every system answers every query; all are compared with the first."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from toolcrib.extras import require_extra
 from toolcrib.numerics import Floats
 
 CreateSystem = Callable[[], System]
-"""Makes a fresh system: one is indexed for each data set, and closed after it."""
+"""Function that creates a system; each data set gets a new one, closed after it."""
 
 Report = Callable[[str, int, int], None]
-"""Callback that takes what is done, how much of it, and of how much; 0 while a system indexes."""
+"""Callback with the current step, the finished amount, and the total; 0 during indexing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +71,24 @@ def evaluate(  # noqa: PLR0913 -- all by name, each an option of the command
 ) -> Evaluation:
     """Measure every system on one split of every data set, and compare each with the first.
 
-    Every query asks for as many tools as the largest of `ks`. Systems that can learn do so first
-    from the split `learn`, where one is named and the set has it. With `coverage`, systems that
-    choose a set's size are asked for sets that are complete with this probability: how many were
-    is `coverage@95` (for 0.95), their mean size `set_size@95`. `limit` takes so
-    many queries of each set at random, the same ones for every system. Queries that nothing
-    answers count for gates, latency and prompt tokens only. A system that cannot be restricted
-    to a query's candidates is not measured on that query, which a note of the set says.
-
-    Latency is the wall clock of a search, one at a time, after one that is not counted: it
-    loads models.
+    Every query requests as many tools as the largest of `ks`. Systems that can learn first do so
+    from the split `learn`, if given and in the set. With `coverage`, systems that choose a set's
+    size return sets that are complete with this probability: the share of complete ones is
+    `coverage@95` (for 0.95), their mean size `set_size@95`. `limit` draws so many queries of each
+    set at random, the same for every system. Unanswerable queries count for gates, latency and
+    prompt tokens only. A system that cannot be restricted to a query's candidates is not measured
+    on the query; a note of the set lists these. Latency is the wall clock of single searches, after
+    one uncounted search that loads models.
 
     Raises:
-        SettingsError: `ks` or `limit` make no sense, `learn` is the split that is measured, two
-            sets have one name, or a set
-            has no queries in this split.
+        SettingsError: `ks` or `limit` are invalid, `learn` is the measured split, two sets have one
+            name, or a set has no queries in this split.
         MissingExtraError: the extra `eval`, or a system's, is not installed.
     """
     if not ks or min(*ks, 1 if limit is None else limit) < 1:
-        raise SettingsError(f"k ({list(ks)}) and limit ({limit}) must be 1 or more")
+        raise SettingsError(f"k ({list(ks)}) and limit ({limit}) must be at least 1")
     if learn == split:
-        raise SettingsError(f"what is learned from ({learn!r}) cannot be what is measured")
+        raise SettingsError(f"the split for learning ({learn!r}) cannot be the measured split")
     if systems:
         # Queries may take minutes; their measures, after them, are what needs the extra.
         require_extra("ir_measures", "evaluation", "eval")
@@ -136,8 +133,8 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
         except ToolcribError:
             raise
         except Exception as error:
-            # A library that stumbles over one set must not cost the figures of all others; the
-            # first system is what the rest is compared with, so nothing is left without it.
+            # A failing library must not cost the figures of the others; the first system is the
+            # reference, so its failure ends the set.
             if not results:
                 raise
             notes.append(f"{name} failed and is not measured: {type(error).__name__}: {error}")
@@ -205,7 +202,7 @@ def _evaluate_system(
 def _ask(
     system: System, query: LabelledQuery, prompt: PromptTokens, depth: int
 ) -> QueryResult | None:
-    """The answer and its cost; nothing where the system cannot keep to the candidates."""
+    """Answer and its cost; None if the system cannot be restricted to the candidates."""
     start = time.perf_counter()
     try:
         answer = system.search(query.text, depth, query.among)
@@ -221,7 +218,7 @@ def _ask(
 def _complete(
     system: System, outcomes: Sequence[QueryResult], coverage: float | None
 ) -> dict[str, dict[str, float]]:
-    """By query, whether the set of the system's own size held all that is needed, and its size."""
+    """By query, whether the system's own set was complete, and its size."""
     if coverage is None or not isinstance(system, SetFinder):
         return {}
     percent = f"{100 * coverage:g}"
@@ -263,16 +260,16 @@ def _with_measures(
 
 FUSION_SYSTEMS = ("toolcrib", "fusion")
 LEGS = ("dense", "lexical")
-"""Names of the systems that `leg_warnings` knows."""
+"""Names of the systems that `leg_warnings` compares."""
 
 
 def summarise(
     name: str, version: str, outcomes: Sequence[QueryResult], prompt: PromptTokens, seed: int
 ) -> SystemResult:
-    """Means with intervals, gates, latency and prompt tokens; compared with nothing yet.
+    """Means with intervals, gates, latency and prompt tokens, without comparisons.
 
-    A system that was measured on no query has no latency, and one without answerable queries
-    no measures.
+    A system without any measured query has no latency, and one without answerable queries no
+    measures.
     """
     ms = [outcome.ms for outcome in outcomes]
     tokens = float(np.mean([outcome.prompt_tokens for outcome in outcomes])) if outcomes else 0.0
@@ -290,20 +287,20 @@ def summarise(
 
 
 ANSWER_TOOLS = 5
-"""Tools of an answer, as the gateway gives them."""
+"""Number of tools in a gateway's answer."""
 
 
 def _tokens(outcomes: Sequence[QueryResult], prompt: PromptTokens) -> dict[str, float]:
-    """Tokens of all tools, of an answer in either form, and how many answers make up for all."""
+    """Tokens of all tools, of an answer in either form, and the number of answers that cost all."""
     firsts = [_ids(outcome.answer)[:ANSWER_TOOLS] for outcome in outcomes]
     schemas = [prompt.count(ids) for ids in firsts]
     signatures = [prompt.count(ids, "signature") for ids in firsts]
     if not any(signatures):
         return {}
-    told = {"menu": float(prompt.whole_registry)}
+    tokens = {"menu": float(prompt.whole_registry)}
     for name, counts in (("schemas", schemas), ("signatures", signatures)):
-        told |= {f"{name}_p{q}": float(np.percentile(counts, q)) for q in (50, 95)}
-    return told | {"searches": prompt.whole_registry / float(np.mean(signatures))}
+        tokens |= {f"{name}_p{q}": float(np.percentile(counts, q)) for q in (50, 95)}
+    return tokens | {"searches": prompt.whole_registry / float(np.mean(signatures))}
 
 
 def _intervals(outcomes: Sequence[QueryResult], seed: int) -> dict[str, Interval]:
@@ -315,10 +312,10 @@ def _intervals(outcomes: Sequence[QueryResult], seed: int) -> dict[str, Interval
 
 
 def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
-    """Measures of confidence and probabilities; where a system that has them gives none, 0.
+    """Measures of confidence and probabilities; missing values of a system count as 0.
 
-    A system without a confidence is judged by the score of its first tool, which can order
-    queries as well, but is no probability: it has no calibration to measure.
+    For a system without a confidence, the score of its first tool orders queries, but is no
+    probability: its calibration is not measured.
     """
     correct = np.array([outcome.first_is_right for outcome in outcomes], dtype=np.bool_)
     answerable = np.array([outcome.query.answerable for outcome in outcomes], dtype=np.bool_)
@@ -338,7 +335,7 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
 
 
 def _firsts(outcomes: Sequence[QueryResult]) -> Floats | None:
-    """The probability of each first tool, 0 where there is none; None of a system without any."""
+    """Probability of each first tool, 0 if missing; None for a system without any."""
     firsts = [outcome.first_probability for outcome in outcomes]
     if all(probability is None for probability in firsts):
         return None
@@ -346,7 +343,7 @@ def _firsts(outcomes: Sequence[QueryResult]) -> Floats | None:
 
 
 def compare_with_first(results: Mapping[str, SystemResult], seed: int) -> dict[str, SystemResult]:
-    """Every system but the first with its comparisons, on the queries that both answered.
+    """Every system but the first with its comparisons, on queries that both answered.
 
     P-values are Holm-corrected over all systems and measures.
     """
@@ -361,7 +358,7 @@ def compare_with_first(results: Mapping[str, SystemResult], seed: int) -> dict[s
 
 
 def _differences(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
-    """`system` less `other` in each measure, query by query."""
+    """`system` minus `other` in each measure, query by query."""
     theirs = {outcome.query.id: outcome.measures for outcome in other.outcomes}
     both = [
         (outcome.measures, theirs[outcome.query.id])
@@ -380,7 +377,7 @@ def _differences(system: SystemResult, other: SystemResult) -> dict[str, Floats]
 def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, ...]:
     """Warnings of fusions that are significantly below one of their own legs in nDCG@10.
 
-    Where 10 is not among the cut-offs, the largest stands in. Holm-corrected over the pairs.
+    If 10 is not among the cut-offs, the largest one counts. Holm-corrected over the pairs.
     """
     tested: list[tuple[str, str, str, Floats]] = []
     for fused in FUSION_SYSTEMS:
@@ -400,9 +397,9 @@ def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, .
 
 
 def macro_means(sets: Mapping[str, SetResult]) -> dict[str, dict[str, float]]:
-    """The unweighted mean of every figure of every system, over the sets that have it.
+    """Unweighted mean of every figure of every system, over the sets that have it.
 
-    Besides measures and gates: `latency_p50_ms`, `prompt_tokens`, `tokens_saved`.
+    Beside measures and gates: `latency_p50_ms`, `prompt_tokens`, `tokens_saved`.
     """
     collected: dict[str, dict[str, list[float]]] = {}
     for one in sets.values():
@@ -431,8 +428,8 @@ def _figures(system: SystemResult) -> dict[str, float]:
 def macro_comparisons(sets: Mapping[str, SetResult], seed: int) -> dict[str, dict[str, Comparison]]:
     """Differences of each system's means over sets from the first system's, by measure.
 
-    The test is the paired one of a single set, over the queries of all: each weighs as one of
-    its set's, so that every set counts the same. Holm-corrected over systems and measures.
+    The test is the paired one of a single set, over the queries of all, weighted so that every set
+    counts equally. Holm-corrected over systems and measures.
     """
     first = next((next(iter(one.systems)) for one in sets.values() if one.systems), "")
     others = {name: None for one in sets.values() for name in one.systems if name != first}

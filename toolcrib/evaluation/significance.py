@@ -1,6 +1,6 @@
-"""Significance: intervals, paired tests, many at once, and falls between two evaluations.
+"""Significance: intervals, paired tests, corrections, and falls between two evaluations.
 
-Everything is seeded: the same values give the same figures.
+All functions are seeded: equal values give equal figures.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ RESAMPLES = 1_000
 DRAWS = 10_000
 DRAWS_PER_TEST = 100
 CELLS_AT_ONCE = 4_000_000
-"""Random numbers held at a time: 32 MB as float64."""
+"""Random numbers in memory at a time: 32 MB as float64."""
 
 
 def bootstrap_intervals(values: Floats, seed: int) -> tuple[Interval, ...]:
-    """The mean of each column with its 95 % percentile bootstrap interval (Efron 1979).
+    """Mean of each column with its 95 % percentile bootstrap interval (Efron 1979).
 
-    `values` is float [queries, measures] with at least one query. All columns share the
-    resamples, so that a whole system costs one matrix product a chunk: how often each query is
-    drawn, times its values.
+    `values`: float [queries, measures] with at least one query. All columns share the resamples, so
+    that a system costs one matrix product a chunk: the draws of each query, times its values.
     """
     rng = np.random.default_rng(seed)
     queries = len(values)
@@ -50,16 +49,16 @@ def bootstrap_intervals(values: Floats, seed: int) -> tuple[Interval, ...]:
 def randomisation_tests(differences: Floats, seed: int, draws: int = DRAWS) -> Floats:
     """Two-sided p-values of Fisher's paired randomisation test, one for each column.
 
-    `differences` is float [queries, measures]: one system's value less the other's, of the same
-    query. Under the null hypothesis either sign is as likely, so signs are flipped at random
+    `differences`: float [queries, measures], one system's value minus the other's for the same
+    query. Under the null hypothesis both signs are equally likely, so signs are flipped at random
     `draws` times, and p = (1 + means at least as far from zero as the observed) / (1 + draws)
     (Smucker, Allan and Carterette 2007; Phipson and Smyth 2010 for the ones).
 
-    Not `scipy.stats.permutation_test`: it permutes both samples, a measure at a time. On 6,000
-    queries with 10,000 draws it takes 2 s a measure, the matrix product here 0.15 s for twenty.
+    `scipy.stats.permutation_test` permutes both samples, one measure at a time. On 6,000 queries
+    with 10,000 draws it takes 2 s a measure, the matrix product here 0.15 s for twenty.
     """
     rng = np.random.default_rng(seed)
-    # A query on which the systems agree in everything cannot change a sum.
+    # A query without differences changes no sum.
     moving = differences[np.any(differences != 0, axis=1)]
     observed = np.abs(moving.sum(axis=0))
     # Sums of the same numbers in another order differ in their last digits.
@@ -73,7 +72,7 @@ def randomisation_tests(differences: Floats, seed: int, draws: int = DRAWS) -> F
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """The two-sided p-value of the sign test, exact: whether wins are as likely as losses."""
+    """Two-sided, exact p-value of the sign test of wins against losses."""
     total = wins + losses
 
     def log_ways(count: int) -> float:
@@ -84,7 +83,7 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def draws_for(tests: int) -> int:
-    """Draws that this number of tests needs to reach significance after Holm's correction.
+    """Number of draws with which so many tests can be significant after Holm's correction.
 
     No p-value can be below 1 / draws, and the smallest is multiplied by the number of tests.
     """
@@ -94,8 +93,7 @@ def draws_for(tests: int) -> int:
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values corrected for their number (Holm 1979), in the given order.
 
-    The i-th smallest of m is multiplied by m - i, counted from 0, and none may be below a
-    smaller one's.
+    The i-th smallest of m is multiplied by m - i, counted from 0, and is at least the previous one.
     """
     given = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(given, kind="stable")
@@ -106,7 +104,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _chunks(total: int, width: int) -> list[int]:
-    """Row counts of `width` cells to make at a time, `total` rows in all."""
+    """Numbers of rows of `width` cells to create at a time, `total` rows in all."""
     size = max(1, CELLS_AT_ONCE // max(1, width))
     return [min(size, total - done) for done in range(0, total, size)]
 
@@ -120,16 +118,15 @@ _Key: TypeAlias = tuple[str, str, str]
 """Set, system, measure."""
 
 _Pair: TypeAlias = tuple[list[float], list[float]]
-"""A measure before and after, of the same queries in the same order."""
+"""Measure before and after, of the same queries in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """A measure that is significantly worse than it was.
+    """Measure that is significantly worse than before.
 
-    `before` and `after` are means over the queries that both evaluations have, or the reported
-    means where they do not say query by query; then `p` is absent, and the intervals do not
-    overlap.
+    `before` and `after`: means over the queries of both evaluations, or the reported means without
+    results by query; then `p` is absent, and the intervals do not overlap.
     """
 
     data_set: str
@@ -141,7 +138,7 @@ class Fall:
 
     @property
     def drop(self) -> float:
-        """By how much it is worse: positive for every fall."""
+        """Size of the fall, positive."""
         fall = self.before - self.after
         return -fall if lower_is_better(self.measure) else fall
 
@@ -149,16 +146,16 @@ class Fall:
 def find_falls(
     before: Mapping[str, Any], after: Mapping[str, Any], max_drop: float
 ) -> tuple[Fall, ...]:
-    """Every measure that fell by more than `max_drop`, significantly, deepest first.
+    """Measures that fell by more than `max_drop`, significantly, deepest first.
 
-    Both are what `results.as_json` gives. Where both hold `per_query`, a fall must pass a paired
-    randomisation test (p < 0.05, Holm-corrected over the systems and measures of a set);
-    elsewhere the two intervals must not overlap. Gates, latency and tokens have neither and are
+    Both arguments are results of `results.as_json`. If both have `per_query`, a fall must pass a
+    paired randomisation test (p < 0.05, Holm-corrected over the systems and measures of a set);
+    otherwise the two intervals must not overlap. Gates, latency and tokens have neither, and are
     not compared.
 
     Raises:
-        SourceError: one of the two is no evaluation, they have no measure in common, or they are
-            of different splits of a set.
+        SourceError: one of the two is no evaluation, they have no measure in common, or they have
+            different splits of a set.
     """
     old, new = _measures(before, "before"), _measures(after, "after")
     common = [key for key in old if key in new]
@@ -180,7 +177,7 @@ def missing_measures(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
 
 
 def _measures(exported: Mapping[str, Any], source: str) -> dict[_Key, Mapping[str, float]]:
-    """Everything with a mean and an interval."""
+    """All measures with a mean and an interval."""
     try:
         return {
             (data_set, system, measure): value
@@ -198,7 +195,7 @@ def _measures(exported: Mapping[str, Any], source: str) -> dict[_Key, Mapping[st
 
 
 def _require_one_split(data_set: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Refuse to compare two splits of a set: other queries explain any difference."""
+    """Refuse to compare two splits of a set: their queries differ."""
     was, now = (each.get("sets", {}).get(data_set, {}).get("split") for each in (before, after))
     if was is not None and now is not None and was != now:
         message = f"measured on the split {now!r}, but `before` on {was!r}"
@@ -206,7 +203,7 @@ def _require_one_split(data_set: str, before: Mapping[str, Any], after: Mapping[
 
 
 def _paired_values(key: _Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Pair | None:
-    """The measure of the queries that both have; nothing where there are none."""
+    """Measure of the queries that both have; None without any."""
     old, new = _values(key, before), _values(key, after)
     common = [query for query in old if query in new]
     return ([old[q] for q in common], [new[q] for q in common]) if common else None

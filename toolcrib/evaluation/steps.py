@@ -1,4 +1,4 @@
-"""Steps of recorded runs: how often a tool is shown when an agent first calls it."""
+"""Steps of recorded runs: share of tools that are shown when an agent first calls them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from toolcrib.records.codec import Score
 from toolcrib.retrieval.legs import has_words
 
 TASK_FOLDS = 5
-"""Parts of the tasks; what is learned for one part comes from the runs of the others."""
+"""Folds of the tasks; each fold learns from the runs of the others."""
 
 
 class StepRow(FileRow):
@@ -39,13 +39,13 @@ class RunRow(FileRow):
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Ids of the tools that the run called, in its order."""
+        """Ids of the tools that the run called, in order."""
         return tuple(step.tool for step in self.steps if step.tool is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class FirstUse:
-    """First call of a tool in a run: what the agent wrote last, and what it had called."""
+    """First call of a tool in a run: what the agent wrote last, and the earlier calls."""
 
     task: str
     text: str
@@ -55,9 +55,9 @@ class FirstUse:
 
 @dataclass(frozen=True, slots=True)
 class StepScores:
-    """Share of first uses whose tool is among the first `k` beside those called, by `k`.
+    """Share of first uses whose tool is among the first `k` without earlier calls, by `k`.
 
-    `by_task` is the mean of the tasks' own shares.
+    `by_task`: mean of the tasks' own shares.
     """
 
     shown: dict[int, Score]
@@ -66,7 +66,7 @@ class StepScores:
 
 @dataclass(frozen=True, slots=True)
 class StepEvaluation:
-    """First uses of recorded runs, and the share that each way to ask shows."""
+    """First uses of recorded runs, and the share shown by each kind of search."""
 
     name: str
     tools: int
@@ -77,7 +77,7 @@ class StepEvaluation:
 
 
 def load_runs(folder: Path) -> tuple[list[ToolSpec], list[RunRow]]:
-    """Tools (`tools.jsonl`) and runs (`steps.jsonl`) of a folder.
+    """Read tools (`tools.jsonl`) and runs (`steps.jsonl`) of a folder.
 
     Raises:
         SourceError: a file cannot be read, a row is wrong, or there is no run.
@@ -91,11 +91,11 @@ def load_runs(folder: Path) -> tuple[list[ToolSpec], list[RunRow]]:
 
 def first_uses(run: RunRow, known: set[str]) -> Iterator[FirstUse]:
     """First calls of a run's known tools; before its first words an agent only has its task."""
-    said, called = run.task, list[str]()
+    text, called = run.task, list[str]()
     for step in run.steps:
-        said = step.said if has_words(step.said) else said
+        text = step.said if has_words(step.said) else text
         if step.tool in known and step.tool not in called:
-            yield FirstUse(run.task, said, tuple(called), step.tool)
+            yield FirstUse(run.task, text, tuple(called), step.tool)
         if step.tool is not None:
             called.append(step.tool)
 
@@ -111,7 +111,7 @@ def evaluate_steps(
     ks: Sequence[int],
     progress: Callable[[str, int, int], None] = lambda _name, _done, _total: None,
 ) -> StepEvaluation:
-    """Ask every system by the agent's words; those that follow steps also with the run's calls."""
+    """Search every system by the agent's words; step finders also get the run's calls."""
     known, tasks = {tool.id for tool in tools}, sorted({run.task for run in runs})
     uses = [use for run in runs for use in first_uses(run, known)]
     scores: dict[str, StepScores] = {}

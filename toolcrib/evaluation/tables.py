@@ -1,4 +1,4 @@
-"""Tables of summaries, as commands print them and pages show them."""
+"""Tables of summaries, for commands and pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RATES = {
     "knowledge": "Right first collections",
 }
 MAX_CALLED_TOOLS = 20
-"""Tools called most often that a table has."""
+"""Most called tools in a table."""
 
 
 def _table(caption: str, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> TextTable:
@@ -41,7 +41,7 @@ def _share(value: float | None) -> str:
 
 
 def decision_tables(summary: DecisionSummary) -> dict[str, TextTable]:
-    """All tables of a log of decisions, by name; a table of unknown figures has no rows."""
+    """All tables of a decision log, by name; a table of unknown figures has no rows."""
     verdicts = (
         (part, *(f"{counts.get(name, 0):,}" for name in VERDICTS))
         for part, counts in summary.verdicts.items()

@@ -1,4 +1,4 @@
-"""Trajectories with alarms: hints of guidance, compared with where careful humans would speak."""
+"""Trajectories with alarms: hints of guidance, compared with labels by people."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ALARMS: Mapping[str, AlarmName] = {
 """Alarm of each hint, by the hint's key; a stall has no hint by default."""
 
 MAX_DELAY_EVENTS = 2
-"""Events after the one at which a human would say so, up to which an alarm is in time."""
+"""Events after the labelled one within which an alarm is in time."""
 
 
 class AlarmLabel(FrozenModel):
-    """An alarm that should come: the places of the event where it began, and by which to say so."""
+    """Expected alarm: positions of the event where it began, and by which it is due."""
 
     pattern: AlarmName
     begin: int = Field(alias="from", ge=0)
@@ -36,9 +36,9 @@ class AlarmLabel(FrozenModel):
 
 
 class LabelledTrajectory(FileRow):
-    """One trajectory; a healthy one has no alarms.
+    """Trajectory with labels; a healthy one has no alarms.
 
-    `readers`: the alarms of others who read it and did not know those of its author.
+    `readers`: alarms by other readers, who did not know the author's.
     """
 
     id: str
@@ -50,7 +50,7 @@ class LabelledTrajectory(FileRow):
 
     @property
     def opinions(self) -> tuple[tuple[AlarmLabel, ...], ...]:
-        """The alarms of the author, then those of each reader."""
+        """Alarms of the author, then those of each reader."""
         return (self.alarms, *self.readers)
 
     @property
@@ -59,9 +59,9 @@ class LabelledTrajectory(FileRow):
         return not any(self.opinions)
 
     def window(self, pattern: str) -> AlarmWindow | None:
-        """When an alarm may come, by all who see one; None where nobody does."""
-        labels = [[a for a in told if a.pattern == pattern] for told in self.opinions]
-        seen = [label for told in labels for label in told]
+        """Range of an alarm, by all who labelled one; None if nobody did."""
+        labels = [[a for a in alarms if a.pattern == pattern] for alarms in self.opinions]
+        seen = [label for alarms in labels for label in alarms]
         if not seen:
             return None
         return AlarmWindow(
@@ -73,7 +73,7 @@ class LabelledTrajectory(FileRow):
 
 @dataclass(frozen=True, slots=True)
 class AlarmWindow:
-    """From which event an alarm is right, to which one in time, and whether most say it is due."""
+    """First event of a right alarm, last event in time, and whether most labels include it."""
 
     begin: int
     end: int
@@ -84,7 +84,7 @@ class AlarmWindow:
 class AlarmScores:
     """One kind of trouble over a set: `labelled` stretches, and those `found` by a hint in time.
 
-    `fired` are the hints of this kind, `right` those that came where somebody sees trouble.
+    `fired`: hints of this kind; `right`: those inside a labelled stretch.
     """
 
     labelled: int = 0
@@ -95,19 +95,19 @@ class AlarmScores:
     @computed_field
     @property
     def recall(self) -> Score:
-        """Share of the labelled that was found in time."""
+        """Share of labelled stretches that were found in time."""
         return self.found / self.labelled if self.labelled else 1.0
 
     @computed_field
     @property
     def precision(self) -> Score:
-        """Share of the hints that was right."""
+        """Share of right hints."""
         return self.right / self.fired if self.fired else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmMistake:
-    """Trouble that was missed, or a hint where none should be; `at` is the place of an event."""
+    """Missed trouble, or a false hint; `at` is the position of an event."""
 
     id: str
     kind: str
@@ -131,10 +131,10 @@ class GuidanceEvaluation:
 
 
 def load_trajectories(paths: Iterable[Path], split: str) -> Iterator[LabelledTrajectory]:
-    """The trajectories of a split (or of `all`), out of files and folders of JSON Lines.
+    """Read the trajectories of a split (or of `all`) from JSON Lines files and folders.
 
     Raises:
-        SourceError: a file cannot be read, or a line is none.
+        SourceError: a file cannot be read, or a line is no trajectory.
     """
     for path in paths:
         for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
@@ -143,7 +143,7 @@ def load_trajectories(paths: Iterable[Path], split: str) -> Iterator[LabelledTra
 
 
 def hints_of(events: Iterable[TrajectoryEvent]) -> list[tuple[AlarmName, int]]:
-    """Hints that a session gives on a trajectory, each with the place of its event."""
+    """Hints of a session on a trajectory, each with the position of its event."""
     session = GuidanceSession()
     found: list[tuple[AlarmName, int]] = []
     for place, event in enumerate(events):
@@ -154,7 +154,7 @@ def hints_of(events: Iterable[TrajectoryEvent]) -> list[tuple[AlarmName, int]]:
 
 
 def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) -> GuidanceEvaluation:
-    """Compare the hints that are given with the alarms that are labelled."""
+    """Compare hints with labelled alarms."""
     counts: dict[AlarmName, list[int]] = {name: [0, 0, 0, 0] for name in ALARMS.values()}
     mistakes = list[AlarmMistake]()
     healthy_alarms = 0

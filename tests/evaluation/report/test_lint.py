@@ -7,7 +7,9 @@ from toolcrib.evaluation.lint import LintFinding, LintReport, ServerLint
 from toolcrib.evaluation.report import lint as page
 from toolcrib.evaluation.report.lint import render_lint
 
-LOST = LintFinding("not-found", "error", "post/send", f"not even {HOSTILE} brings it", ("post/b",))
+LOST = LintFinding(
+    "not-found", "error", "post/send", f"even {HOSTILE} does not find it", ("post/b",)
+)
 REPORT = LintReport(
     tools=2,
     servers=(ServerLint("post", 2, {"error": 1, "warning": 0, "info": 1}),),

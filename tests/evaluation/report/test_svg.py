@@ -19,7 +19,7 @@ from toolcrib.evaluation.report.charts import (
     curve_chart,
     one_line,
     round_steps,
-    spread,
+    space_out,
 )
 
 TEXT_COLOURS = ("ink", "muted", "s0", "s1", "s2", "s3", "s4", "s5", "right", "wrong")
@@ -27,12 +27,12 @@ CSS = (files("toolcrib.evaluation.report") / "style.css").read_text("utf-8")
 
 
 def test_names_that_collide_part_evenly_around_their_middle():
-    assert spread([0.5, 0.5], 0.2, 0, 1) == pytest.approx([0.4, 0.6])
+    assert space_out([0.5, 0.5], 0.2, 0, 1) == pytest.approx([0.4, 0.6])
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=10).map(sorted))
 def test_names_keep_their_order_their_distance_and_the_page(wanted: list[float]):
-    places = spread(wanted, 0.1, 0, 1)
+    places = space_out(wanted, 0.1, 0, 1)
     assert all(-1e-9 <= place <= 1 + 1e-9 for place in places)
     assert all(b - a >= 0.1 - 1e-9 for a, b in pairwise(places))
 

@@ -1,1 +1,1 @@
-"""The evaluation as one self-contained HTML page: `page.render`."""
+"""Report of an evaluation as one self-contained HTML page: `page.render`."""

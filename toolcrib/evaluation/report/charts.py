@@ -1,8 +1,8 @@
 """Charts of a report in SVG: paths and texts, which `svg.jinja` writes into a page.
 
-Colours are the names of the page's CSS variables, so that one drawing is right in light and in
-dark. Units are CSS pixels at the drawing's own size, `WIDTH_PX` wide; y grows downwards. A chart
-without data is left out, with the reason. Systems are drawn in their order, in their looks.
+Colours are names of the page's CSS variables, so that one drawing fits light and dark. Units are
+CSS pixels at the drawing's own size, `WIDTH_PX` wide; y grows downwards. A chart without data is
+replaced by the reason. Systems are drawn in order, in their looks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from toolcrib.evaluation.measures import ReliabilityBin, expected_error, reliabi
 from toolcrib.evaluation.results import SystemResult
 
 WIDTH_PX = 380
-"""As a phone shows it, so that its letters are never shrunk."""
+"""Width on a phone, so that letters are never scaled down."""
 
 TEXT_PX, SMALL_TEXT_PX = 11, 9.8
 LETTER_WIDTH_PX = 6.3
-"""About the width of a letter, for the room that names take."""
+"""Approximate width of a letter, to reserve space for names."""
 
 NAME_GAP_PX = 13.0
 LEFT, TOP = 36, 13
@@ -47,7 +47,7 @@ DASHES = ("", "9 3", "4 2.5", "11 3 3 3", "6 2", "2 2")
 class Look:
     """Colour and shape of one system in every drawing.
 
-    `marker` is a path around a point, `dashes` as SVG has them.
+    `marker`: a path around a point, `dashes`: in SVG's form.
     """
 
     colour: str
@@ -57,7 +57,7 @@ class Look:
 
 LOOKS = tuple(Look(f"s{n}", *drawn) for n, drawn in enumerate(zip(MARKERS, DASHES, strict=True)))
 GREYED_LOOK = Look("other")
-"""For systems beyond the colours that can be told apart."""
+"""Look of systems beyond the distinguishable colours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +71,14 @@ class Axis:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """The pixel of a value."""
+        """Pixel of a value."""
         low, high, at = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
         return round(self.start + (at - low) / ((high - low) or 1) * (self.end - self.start), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A line of this `width`, or without one a filled area; `d` as SVG has it."""
+    """Line of this `width`, or a filled area without one; `d`: in SVG's form."""
 
     d: str
     colour: str
@@ -112,15 +112,15 @@ class Drawing:
     def line(
         self, points: Iterable[Pixel], colour: str, width: float = 1.8, dashes: str = ""
     ) -> None:
-        """Join these points."""
+        """Draw a line through these points."""
         self.paths.append(Path(_path_data(points), colour, width, dashes))
 
     def area(self, points: Iterable[Pixel], colour: str, opacity: float = 1) -> None:
-        """Fill what these points enclose."""
+        """Fill the polygon of these points."""
         self.paths.append(Path(f"{_path_data(points)}z", colour, opacity=opacity))
 
     def markers(self, points: Iterable[Pixel], look: Look) -> None:
-        """Set the look's mark at each point."""
+        """Draw the look's marker at each point."""
         self.paths.append(Path("".join(f"M{x} {y}{look.marker}" for x, y in points), look.colour))
 
     def text(
@@ -143,23 +143,22 @@ class Drawing:
             self.line(ends, "line", 0.8)
 
     def beside(self, x: float, ends: Sequence[tuple[float, str, Look]], span: Pixel) -> None:
-        """Write each name near the pixel where its line ends, none over another.
+        """Write each name near the pixel where its line ends, without overlaps.
 
-        Names that no room is left for between the pixels of `span` are not written, greyed
-        systems' first.
+        Names without space between the pixels of `span` are omitted, greyed systems' first.
         """
         room = int((span[1] - span[0]) / NAME_GAP_PX) + 1
         kept = sorted(
             sorted(ends, key=lambda end: end[2] is GREYED_LOOK)[:room], key=lambda end: end[0]
         )
-        places = spread([end[0] for end in kept], NAME_GAP_PX, *span)
+        places = space_out([end[0] for end in kept], NAME_GAP_PX, *span)
         for y, (_, name, look) in zip(places, kept, strict=True):
             self.text(x, y, name, "muted" if look is GREYED_LOOK else look.colour)
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A drawing with what is said of it, or the reason why there is none (`absent`)."""
+    """Drawing with its caption, or the reason why it is missing (`absent`)."""
 
     title: str
     caption: str = ""
@@ -169,9 +168,9 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line through points of rising x, and what is written at its end.
+    """Line through points of rising x, with a name at its end.
 
-    `band` holds the least and the greatest y of each point.
+    `band`: lowest and highest y of each point.
     """
 
     name: str
@@ -233,7 +232,7 @@ def _draw_curve(drawing: Drawing, curve: Curve, axes: tuple[Axis, Axis], line: f
 
 
 def round_steps(low: float, high: float, most: int = 5, least: float = 0.0) -> list[float]:
-    """At most `most` + 1 round values from `low` to `high`, `least` or more apart."""
+    """At most `most` + 1 round values from `low` to `high`, at least `least` apart."""
     rough = (high - low) / most or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = max(least, next(s * power for s in (1, 2, 5, 10) if s * power >= 0.999 * rough))
@@ -241,10 +240,10 @@ def round_steps(low: float, high: float, most: int = 5, least: float = 0.0) -> l
     return [round(step * number, 9) for number in range(first, last + 1)]
 
 
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The nearest places from `low` to `high`, by least squares, `gap` apart; `wanted` rises.
+def space_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Nearest places from `low` to `high`, by least squares, `gap` apart; `wanted` rises.
 
-    Names that collide become a block around their middle, as long as blocks collide.
+    Colliding names become a block around their middle, until no blocks collide.
     """
     blocks: list[tuple[float, int]] = []
     for place in wanted:
@@ -262,19 +261,19 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def one_line(name: str, most: int) -> str:
-    """A name on one line of at most so many characters, without any that XML forbids."""
+    """Name on one line of at most so many characters, without characters that XML forbids."""
     printable = "".join("�" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in name)
     line = " ".join(printable.split())
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
 def percent(share: float) -> str:
-    """`0.5` as `50 %`, not to be broken."""
+    """`0.5` as `50 %` with a no-break space."""
     return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
 
 
 def milliseconds(ms: float) -> str:
-    """Two or more significant digits, `0.41`, `4.1`, `41`."""
+    """Milliseconds with two or more significant digits, `0.41`, `4.1`, `41`."""
     return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 10 else f"{ms:,.0f}"  # noqa: PLR2004
 
 
@@ -284,14 +283,14 @@ def _path_data(points: Iterable[Pixel]) -> str:
 
 # -- charts of a report ----------------------------------------------------------------------
 
-FIFTHS = {fifth / 5: percent(fifth / 5) for fifth in range(6)}
+FIFTH_TICKS = {fifth / 5: percent(fifth / 5) for fifth in range(6)}
 MAX_CHART_NAME_CHARS, MAX_SHORT_CHART_NAME_CHARS = 21, 14
 MAX_RELIABILITY_CURVES = 4
 BAR_PX, ROW_PX = 9.6, 37
 
 
 def recall_curves(systems: Sequence[SystemResult], looks: Mapping[str, Look]) -> Plot:
-    """Recall by the number of tools returned, with bands of 95 %."""
+    """Recall by the number of returned tools, with 95 % bands."""
     title = "Recall by set size"
     recalls = {
         system.name: sorted(
@@ -367,10 +366,10 @@ def latency_bars(
 
 
 def reliability_diagram(systems: Sequence[SystemResult], looks: Mapping[str, Look]) -> Plot:
-    """The share of queries that any tool answers, by confidence, in 15 bins of equal count.
+    """Share of queries that any tool answers, by confidence, in 15 bins of equal count.
 
-    A system with some confidences has 0 for the queries without one. At most four systems are
-    drawn, since lines about the diagonal cross one another.
+    A system with some confidences has 0 for queries without one. At most four systems are drawn,
+    because lines around the diagonal cross.
     """
     bins: dict[str, tuple[ReliabilityBin, ...]] = {}
     is_any_sure = False
@@ -384,9 +383,7 @@ def reliability_diagram(systems: Sequence[SystemResult], looks: Mapping[str, Loo
             answerable = [outcome.query.answerable for outcome in system.outcomes]
             bins[system.name] = reliability_bins(confidence, np.array(answerable, dtype=np.bool_))
     drawn = dict(list(bins.items())[:MAX_RELIABILITY_CURVES])
-    caption = (
-        "How often any tool answers, by confidence; on the dotted line it is as often as it says."
-    )
+    caption = "Share of queries that any tool answers, by confidence; the dotted line is perfect."
     absent = "no confidence is a probability" if is_any_sure else "no system gives a confidence"
     return reliability_plot(drawn, looks, caption, absent)
 
@@ -415,7 +412,7 @@ def reliability_plot(
         f"{title} Expected calibration error: {label}",
         curves,
         (Axis(0, 1, 0, 1), Axis(-0.02, 1.02, 0, 1)),
-        (FIFTHS, FIFTHS),
+        (FIFTH_TICKS, FIFTH_TICKS),
         "confidence",
         line=1.2,
         diagonal=True,

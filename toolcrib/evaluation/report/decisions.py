@@ -1,4 +1,4 @@
-"""Pages about a log of decisions and about choices, in the look of the evaluation's report."""
+"""Pages about a decision log and about choices, in the style of the evaluation's report."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from toolcrib.evaluation.tables import (
     label_table,
 )
 
-ROUTES: dict[str, Look] = dict(
+ROUTE_LOOKS: dict[str, Look] = dict(
     zip(("tools", "knowledge", "both", "general", "none"), LOOKS, strict=False)
 )
 """A route has one colour everywhere."""
 
-JUDGES: dict[str, Look] = dict(zip(("tools", "knowledge", "route"), LOOKS, strict=False))
+CONFIDENCE_LOOKS: dict[str, Look] = dict(zip(("tools", "knowledge", "route"), LOOKS, strict=False))
 
-WAY = {
+ROUTE_TEXTS = {
     "tools": "to tools",
     "knowledge": "to passages",
     "both": "to tools and passages",
@@ -41,14 +41,14 @@ WAY = {
 
 
 def render_decisions(summary: DecisionSummary) -> str:
-    """The log as an HTML document."""
+    """Page about a decision log as an HTML document."""
     times = {name: (one.latency.p50, one.latency.p99) for name, one in summary.routes.items()}
     return fill(
         "decisions.html.jinja",
         lead=_lead(summary),
         rest=tuple(_rest(summary)),
         facts=_facts(summary),
-        taking=(latency_bars("Time per decision", times, ROUTES),),
+        taking=(latency_bars("Time per decision", times, ROUTE_LOOKS),),
         knowing=(_reliability(summary),),
         **decision_tables(summary),
     )
@@ -56,12 +56,12 @@ def render_decisions(summary: DecisionSummary) -> str:
 
 def _lead(summary: DecisionSummary) -> str:
     if summary.latency is None:
-        return "Nothing was decided."
+        return "The log has no decisions."
     most, one = next(iter(summary.routes.items()))
     share = percent(one.count / summary.decisions)
     counted = f"{summary.decisions:,} decision{'s' * (summary.decisions != 1)}"
     return (
-        f"{counted}: {share} of the turns go {WAY[most]}, and half are decided within "
+        f"{counted}: {share} of the turns go {ROUTE_TEXTS[most]}, and half are decided within "
         f"{milliseconds(summary.latency.p50)} ms."
     )
 
@@ -70,7 +70,7 @@ def _rest(summary: DecisionSummary) -> Iterator[str]:
     rates = summary.rates
     if "route" in rates:
         rate = rates["route"]
-        yield f"Of the judged turns ({rate.of:,}), {percent(rate.value)} went the right way."
+        yield f"Of the judged turns ({rate.of:,}), {percent(rate.value)} had the right route."
     if {"tool_precision", "tool_recall"} <= rates.keys():
         precision, recall = rates["tool_precision"], rates["tool_recall"]
         yield (
@@ -78,7 +78,7 @@ def _rest(summary: DecisionSummary) -> Iterator[str]:
             f"{percent(precision.value)} of those returned were right."
         )
     if summary.decisions and not summary.feedback:
-        yield "Nothing was said or reported of any of them, so nobody knows which were right."
+        yield "No decision has feedback or outcomes, so the accuracy is unknown."
     if summary.degraded:
         stage, count = next(iter(summary.degraded.items()))
         yield f"The stage that failed or was late most often is {stage}, {count:,} times."
@@ -95,17 +95,21 @@ def _facts(summary: DecisionSummary) -> str:
 
 
 def _reliability(summary: DecisionSummary) -> Plot:
-    bins = {name: summary.reliability[name].bins for name in JUDGES if name in summary.reliability}
+    bins = {
+        name: summary.reliability[name].bins
+        for name in CONFIDENCE_LOOKS
+        if name in summary.reliability
+    }
     caption = (
-        "How often the first tool, the first collection and the route were right, by confidence; "
-        "on the dotted line as often as it says."
+        "Share of right first tools, first collections and routes, by confidence; the dotted line "
+        "is perfect."
     )
     absent = "no decision with a confidence is known to be right or wrong"
-    return reliability_plot(bins, JUDGES, caption, absent)
+    return reliability_plot(bins, CONFIDENCE_LOOKS, caption, absent)
 
 
 def render_choices(kind: str, results: Sequence[ChoiceResult]) -> str:
-    """The results as an HTML document; `kind` is what was chosen, as in `questions`."""
+    """Page about choices as an HTML document; `kind`: what was chosen, such as `questions`."""
     turns = sum(one.turns for one in results)
     right = sum(one.turns - len(one.wrong) for one in results)
     return fill(
@@ -127,5 +131,5 @@ def render_choices(kind: str, results: Sequence[ChoiceResult]) -> str:
 
 def _choice_reliability(one: ChoiceResult) -> Plot:
     bins = {} if one.calibration is None else {one.name: one.calibration.bins}
-    caption = "How often a choice was right, by its probability."
+    caption = "Share of right choices, by their probability."
     return reliability_plot(bins, {one.name: LOOKS[0]}, caption, "no choice had a probability")

@@ -1,4 +1,4 @@
-"""Page about a lint, in the look of the evaluation's report."""
+"""Page about a lint, in the style of the evaluation's report."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from toolcrib.evaluation.lint import LINT_RULES, LintFinding, LintReport
 from toolcrib.evaluation.report.page import fill
 
 MAX_ROWS = 500
-"""Findings of a rule that are shown; JSON has all."""
+"""Findings of a rule on the page; JSON has all."""
 
 
 def render_lint(report: LintReport) -> str:
-    """The findings as an HTML document."""
+    """Page about a lint as an HTML document."""
     by_rule: dict[str, list[LintFinding]] = defaultdict(list)
     for finding in report.findings:
         by_rule[finding.rule.partition("/")[0]].append(finding)
@@ -29,6 +29,6 @@ def render_lint(report: LintReport) -> str:
 
 def _lead(report: LintReport) -> str:
     lost = sum(finding.severity == "error" for finding in report.findings)
-    said = f"{lost:,} error{'s' * (lost != 1)}" if lost else "no errors"
+    errors = f"{lost:,} error{'s' * (lost != 1)}" if lost else "no errors"
     tools = f"{report.tools:,} tool{'s' * (report.tools != 1)}"
-    return f"{tools}, with {said}."
+    return f"{tools}, with {errors}."

@@ -1,4 +1,4 @@
-"""Page about an evaluation: its tables, and one HTML document that asks nothing of the network."""
+"""Page about an evaluation: its tables, and one HTML document without network requests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from toolcrib.evaluation.measures import (
-    CONFIDENCE_GATES,
-    GATES,
+    CONFIDENCE_MEASURES,
+    GATE_MEASURES,
     MEASURES,
     lower_is_better,
     main_measure,
@@ -37,7 +37,7 @@ from toolcrib.evaluation.results import (
     confusions,
     worst_queries,
 )
-from toolcrib.evaluation.systems.base import OURS
+from toolcrib.evaluation.systems.base import OWN_SYSTEMS
 from toolcrib.extras import import_extra
 
 NO_FIGURE = "–"
@@ -47,8 +47,8 @@ NO_FIGURE = "–"
 class Cell:
     """Figure with its interval.
 
-    `mark` compares it with the first system, `comparison` in words. `position` has the low end,
-    the mean and the high end of the interval, in percent of the column's scale.
+    `mark` compares it with the first system, `comparison` in words. `position`: low end, mean and
+    high end of the interval, in percent of the column's scale.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A system, and the CSS name of its colour."""
+    """System, and the CSS name of its colour."""
 
     name: str
     version: str
@@ -79,7 +79,7 @@ class Table:
 
 
 def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
-    """The few measures that decide, latency and tokens, best system first."""
+    """Leading measures, latency and tokens, best system first."""
     chosen = _deciding(one)
     cells = _measure_cells(one, chosen, evaluation)
     costs = {name: (*cells[name], *_cost_cells(system)) for name, system in one.systems.items()}
@@ -88,7 +88,7 @@ def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look
 
 
 def measure_table(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
-    """Every measure that was taken."""
+    """All measures."""
     measures = list(dict.fromkeys(m for s in one.systems.values() for m in s.measures))
     systems = best_first(one) if measures else []
     rows = _rows(systems, looks, _measure_cells(one, measures, evaluation))
@@ -117,13 +117,13 @@ def _rows(
 
 
 def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
-    """Gate measures of the systems that give a confidence."""
-    systems = [s for s in one.systems.values() if CONFIDENCE_GATES & s.gates.keys()]
-    gates = [gate for gate in GATES if any(gate in system.gates for system in systems)]
+    """Gate measures of the systems with a confidence."""
+    systems = [s for s in one.systems.values() if CONFIDENCE_MEASURES & s.gates.keys()]
+    gates = [gate for gate in GATE_MEASURES if any(gate in system.gates for system in systems)]
     best: dict[str, float] = {}
     for gate in gates:
         values = [system.gates[gate] for system in systems if gate in system.gates]
-        choose = GATES[gate].best
+        choose = GATE_MEASURES[gate].best
         if choose is not None and len(values) > 1:
             best[gate] = choose(values)
     cells = {
@@ -135,8 +135,8 @@ def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
         ]
         for system in systems
     }
-    columns = tuple(GATES[gate].title for gate in gates)
-    return Table("What the confidence is worth", columns, _rows(systems, looks, cells))
+    columns = tuple(GATE_MEASURES[gate].title for gate in gates)
+    return Table("Quality of the confidence", columns, _rows(systems, looks, cells))
 
 
 def _deciding(one: SetResult) -> list[str]:
@@ -199,7 +199,7 @@ def _interval_position(interval: Interval, low: float, high: float) -> tuple[flo
 
 
 def _mark(name: str, measure: str, one: SetResult, evaluation: Evaluation) -> tuple[str, str]:
-    """Significantly better or worse than the first system; for all sets, on how many."""
+    """Mark of a significant difference to the first system; over all sets, with their number."""
     pooled = one.name not in evaluation.sets
     sets = list(evaluation.sets.values()) if pooled else [one]
     found = [
@@ -224,11 +224,11 @@ def _mark(name: str, measure: str, one: SetResult, evaluation: Evaluation) -> tu
 
 
 def overall(evaluation: Evaluation) -> SetResult:
-    """The macro averages in the form of a data set, with the outcomes of all sets together.
+    """Macro averages in the form of a data set, with the outcomes of all sets together.
 
-    The interval of a macro mean takes the sets as independent: half its width is the root of the
-    sum of their squared half widths, over the number of sets. A system's means are over the sets
-    that it was measured on.
+    The interval of a macro mean treats the sets as independent: half its width is the root of the
+    sum of their squared half widths, divided by the number of sets. A system's means cover the sets
+    on which it was measured.
     """
     sets = list(evaluation.sets.values())
     if len(sets) == 1:
@@ -283,7 +283,7 @@ def main_measure_of(one: SetResult) -> str:
 
 
 def best_first(one: SetResult) -> list[SystemResult]:
-    """The systems by falling main measure, those without it last; among equals, as given."""
+    """Systems by falling main measure, those without it last; ties keep their order."""
     name = main_measure_of(one)
     return sorted(
         one.systems.values(),
@@ -292,7 +292,7 @@ def best_first(one: SetResult) -> list[SystemResult]:
 
 
 def looks_of(one: SetResult) -> dict[str, Look]:
-    """Colours for the first system and the best of the others, as far as there are any."""
+    """Looks of the first system and the best others, as far as there are colours."""
     first = next(iter(one.systems), None)
     others = [system.name for system in best_first(one) if system.name != first]
     ordered = ([] if first is None else [first]) + others
@@ -303,13 +303,13 @@ def looks_of(one: SetResult) -> dict[str, Look]:
 
 
 MAX_WORST_QUERIES = 10
-"""Worst queries, and pairs of tools mistaken for one another, that are shown."""
+"""Worst queries, and confused pairs of tools, on the page."""
 
 
 def render(evaluation: Evaluation) -> str:
-    """The report as an HTML document.
+    """Report as an HTML document.
 
-    The first system is what others are marked against and whose worst queries are shown.
+    Marks compare with the first system, and the worst queries are its own.
     """
     whole = overall(evaluation)
     looks = looks_of(whole)
@@ -338,7 +338,7 @@ def render(evaluation: Evaluation) -> str:
 
 
 def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> dict[str, Any]:
-    """One data set, or all of them, as the template takes it."""
+    """Template values of one data set, or of all."""
     systems = list(one.systems.values())
     ranked = best_first(one)
     measure = main_measure_of(one)
@@ -401,10 +401,10 @@ def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[st
 
 
 def _rival(system: SystemResult, ranked: list[SystemResult]) -> SystemResult:
-    """The best of the others; for a stage of toolcrib, of those that are none, where there are."""
+    """Best other system; for a stage of toolcrib, the best baseline if there is one."""
     others = [other for other in ranked if other is not system]
-    baselines = [other for other in others if other.name not in OURS]
-    return baselines[0] if baselines and system.name in OURS else others[0]
+    baselines = [other for other in others if other.name not in OWN_SYSTEMS]
+    return baselines[0] if baselines and system.name in OWN_SYSTEMS else others[0]
 
 
 def _chance(evaluation: Evaluation, ranked: list[SystemResult], measure: str) -> str:
@@ -441,7 +441,7 @@ def _first_system_sentences(system: SystemResult, whole: SetResult) -> Iterator[
     auroc = system.gates.get("auroc")
     if auroc is not None:
         yield (
-            "Asked to tell a query with an answer from one without, its confidence is right in "
+            "Of a query with an answer and one without, its confidence ranks the first higher in "
             f"{percent(auroc)} of pairs."
         )
 
@@ -450,10 +450,10 @@ TEMPLATE_PACKAGE = "toolcrib.evaluation.report"
 
 
 def fill(name: str, **values: Any) -> str:
-    """Template with these values and the style; lone surrogates of texts are replaced.
+    """Render a template with these values and the style; lone surrogates are replaced.
 
-    The document asks nothing of the network, and the same values give the same text. It has no
-    scripts, holds its drawings as SVG, and is light or dark as the reader's system is.
+    The document makes no network requests, and equal values give equal text. It has no scripts,
+    contains its drawings as SVG, and follows the reader's light or dark mode.
     """
     css = (files(TEMPLATE_PACKAGE) / "style.css").read_text(encoding="utf-8")
     page: str = _template(name).render(css=css, **values)

@@ -1,1 +1,1 @@
-"""Systems to measure: toolcrib, its ablations, and the libraries it is compared with."""
+"""Systems to measure: toolcrib, its ablations, and other libraries."""

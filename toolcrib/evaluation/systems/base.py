@@ -1,4 +1,4 @@
-"""Systems that the evaluator measures: their protocol, and what those around a library share."""
+"""Systems that the evaluator measures: their protocol, and the base of baselines."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from toolcrib.records import ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One returned tool; `score` is on the system's own scale, higher is better.
+    """Returned tool; `score` is on the system's own scale, higher is better.
 
-    `probability` that the tool is right, for systems that know one.
+    `probability`: that the tool is right, for systems that give one.
     """
 
     id: str
@@ -34,8 +34,8 @@ class Ranked:
 class Answer:
     """Answer of a system to a query, best first.
 
-    `confidence` that any tool answers, and the gate's `verdict`, for systems that have them.
-    The ranking is what stands before any gate.
+    `confidence`: that any tool answers; `verdict`: of the gate; for systems that have these. The
+    ranking is the one before any gate.
     """
 
     ranked: tuple[Ranked, ...]
@@ -44,7 +44,7 @@ class Answer:
 
 
 class System(Protocol):
-    """A way to find tools. Entering it takes no resources; `index` does, `close` frees them."""
+    """Retrieval system. Creating it takes no resources; `index` does, `close` frees them."""
 
     @property
     def name(self) -> str:
@@ -53,15 +53,15 @@ class System(Protocol):
 
     @property
     def version(self) -> str:
-        """The library and its version, `bm25s 0.3.16`."""
+        """Library and version, `bm25s 0.3.16`."""
         ...
 
     def index(self, tools: Sequence[ToolSpec]) -> None:
-        """Take in the tools; called once."""
+        """Index the tools; called once."""
         ...
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
-        """The best `k` tools or fewer, of those in `among` when it is given.
+        """Best `k` tools or fewer, only of those in `among`, if given.
 
         Raises:
             NotImplementedError: `among` was given and the system cannot be restricted.
@@ -69,13 +69,13 @@ class System(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what `index` took."""
+        """Free the resources of `index`."""
         ...
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """A system that can adapt to labelled queries, which it is not measured on."""
+    """System that can adapt to labelled queries, on which it is not measured."""
 
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
         """Adapt; called after `index`, at most once."""
@@ -84,32 +84,32 @@ class Learner(Protocol):
 
 @runtime_checkable
 class SetFinder(Protocol):
-    """A system that can choose how many tools to return, so that none that is needed lacks."""
+    """System that chooses the number of tools, so that no needed tool is missing."""
 
     def complete(self, query: str, coverage: float) -> tuple[str, ...]:
-        """The smallest set that holds all needed tools with the probability `coverage`."""
+        """Smallest set that holds all needed tools with the probability `coverage`."""
         ...
 
 
 @runtime_checkable
 class StepFinder(Protocol):
-    """A system that follows the steps of an agent's run."""
+    """System that follows the steps of an agent's run."""
 
     def find_step(self, said: str, k: int, called: Sequence[str], task: str) -> tuple[str, ...]:
-        """Ids of the best `k` tools for the next call, none of those that were called."""
+        """Ids of the best `k` tools for the next call, without called ones."""
         ...
 
     def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
-        """Learn from the calls of other runs, in place of those learned before."""
+        """Learn from the calls of other runs, instead of earlier ones."""
         ...
 
 
 class Baseline(ABC):
-    """A library as a `System`: it ranks, and what was not asked for is left out here.
+    """Library as a `System`: it ranks, and this class filters.
 
-    The scores and the order are the library's own; libraries that use vectors are given those of
-    `encoder`. `package` is what pip installs, `modules`
-    what is imported of it, `extra` where toolcrib lists it.
+    Scores and order are the library's own; libraries with vectors use those of `encoder`.
+    `package`: name for pip, `modules`: imported modules, `extra`: toolcrib's extra with the
+    package.
 
     Raises:
         MissingExtraError: one of the modules is not installed.
@@ -128,19 +128,19 @@ class Baseline(ABC):
 
     @property
     def version(self) -> str:
-        """The library and its version, `bm25s 0.3.16`."""
+        """Library and version, `bm25s 0.3.16`."""
         return f"{self.package} {metadata.version(self.package)}"
 
     def index(self, tools: Sequence[ToolSpec]) -> None:
-        """Take in the tools; called once."""
+        """Index the tools; called once."""
         self._size = len(tools)
         if tools:
             self._build(tools)
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
-        """The best `k` tools or fewer; with `among`, the whole ranking without all others.
+        """Best `k` tools or fewer; with `among`, the whole ranking reduced to these.
 
-        A blank query finds nothing: some libraries fail on it, and others list anything.
+        A blank query finds nothing: some libraries fail on it, and others return arbitrary tools.
         """
         if not self._size or k < 1 or not query.strip():
             return Answer(())
@@ -152,7 +152,7 @@ class Baseline(ABC):
         return Answer(tuple(Ranked(tool_id, float(score)) for tool_id, score in found)[:k])
 
     def close(self) -> None:
-        """Free what `index` took."""
+        """Free the resources of `index`."""
         self._size = 0
 
     @abstractmethod
@@ -161,29 +161,29 @@ class Baseline(ABC):
 
     @abstractmethod
     def _rank(self, query: str, depth: int) -> Iterable[tuple[str, float]]:
-        """The best `depth` tools or fewer, best first; `depth` is at most the number of tools."""
+        """Best `depth` tools or fewer, best first; `depth` is at most the number of tools."""
 
 
 Factory: TypeAlias = Callable[[DenseEncoder], System]
-"""Makes a system; all that use vectors are given the same encoder."""
+"""Function that creates a system; all with vectors get the same encoder."""
 
-OURS: Mapping[str, str] = {
-    "toolcrib": "as it comes, with the settings in use",
-    "lexical": "words alone",
+OWN_SYSTEMS: Mapping[str, str] = {
+    "toolcrib": "complete, with the current settings",
+    "lexical": "the lexical leg alone",
     "dense": "the tools' own vectors alone",
-    "fusion": "both, with examples and anti-patterns, no reranker",
-    "fusion+rerank": "the same and the reranker of the settings",
-    "without-examples": "the tools stripped of their examples",
-    "without-anti-patterns": "anti-patterns not looked at",
-    "without-prerequisites": "no tool brings what it needs first",
-    "without-companions": "no tool brings what goes with it",
+    "fusion": "lexical and dense, with examples and anti-patterns, no reranker",
+    "fusion+rerank": "fusion with the reranker of the settings",
+    "without-examples": "without the tools' examples",
+    "without-anti-patterns": "without anti-patterns",
+    "without-prerequisites": "without prerequisites of tools",
+    "without-companions": "without companions of tools",
 }
-"""The names of our own systems (`ours`), and what each is."""
+"""Names of our own systems (`ours`), with descriptions."""
 
 BASELINES: Mapping[str, str] = MappingProxyType(
     {"rank-bm25": "toolcrib.evaluation.systems.bm25:RankBm25"}
 )
-"""The baselines by name, each as `module:factory`."""
+"""Baselines by name, each as `module:factory`."""
 
 PEERS = {
     "bm25s": "benchmarks.peers.bm25s_index:Bm25s",
@@ -197,17 +197,17 @@ PEERS = {
 
 
 def baseline(given: str) -> tuple[str, Factory]:
-    """The name and the factory of one of `BASELINES` or `PEERS`, or of any `module:factory`.
+    """Name and factory of one of `BASELINES` or `PEERS`, or of any `module:factory`.
 
-    Modules are looked for in the working folder as well. A factory may have a `name` to be
-    reported by; otherwise it is what was given.
+    Modules in the working folder are found too. A factory may have a `name` for reports; by default
+    it is the given text.
 
     Raises:
         SettingsError: there is no such baseline, module or factory.
     """
     path, colon, name = {**BASELINES, **PEERS}.get(given, given).partition(":")
     if not (path and colon and name):
-        known = ", ".join([*OURS, *BASELINES, "ours", "baselines", "all", "peers"])
+        known = ", ".join([*OWN_SYSTEMS, *BASELINES, "ours", "baselines", "all", "peers"])
         raise SettingsError(
             f"there is no system {given!r}; known are {known}, and any of yours as module:factory"
         )
@@ -217,5 +217,5 @@ def baseline(given: str) -> tuple[str, Factory]:
         factory: Any = getattr(import_module(path), name)
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"the system {given!r} cannot be loaded: {error}") from error
-    said: object = getattr(factory, "name", given)
-    return (said if isinstance(said, str) else given), factory
+    reported: object = getattr(factory, "name", given)
+    return (reported if isinstance(reported, str) else given), factory

@@ -1,4 +1,4 @@
-"""BM25 of `rank-bm25`, the most used library: the baseline that the evaluator brings."""
+"""BM25 of `rank-bm25`, the most used library: the built-in baseline."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _WORD = re.compile(r"[^\W_]{2,}")
 
 
 def parameters(spec: ToolSpec) -> Iterator[tuple[str, str]]:
-    """Name and description of each parameter, whatever else the schema holds."""
+    """Name and description of each parameter, ignoring the rest of the schema."""
     for name, inner in object_of(spec.input_schema.get("properties")).items():
-        said = object_of(inner).get("description")
-        yield name, said if isinstance(said, str) else ""
+        description = object_of(inner).get("description")
+        yield name, description if isinstance(description, str) else ""
 
 
 def documents(tools: Iterable[ToolSpec]) -> list[str]:
-    """A text a tool: name, description, parameters and what is said of them, examples."""
+    """One text for each tool: name, description, parameters with descriptions, examples."""
     return [
         " ".join(
             [
@@ -41,7 +41,7 @@ def documents(tools: Iterable[ToolSpec]) -> list[str]:
 def words(text: str) -> list[str]:
     """Words of two letters and more in lower case, identifiers split at underscores.
 
-    `rank-bm25` leaves this to its user; these are the words that FastMCP's search sees.
+    `rank-bm25` leaves tokenisation to its user; FastMCP's search uses these words.
     """
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
@@ -64,6 +64,6 @@ class RankBm25(Baseline):
 
     def _rank(self, query: str, depth: int) -> Iterable[tuple[str, float]]:
         scores = self._index.get_scores(words(query))
-        # `get_top_n` gives no scores; its order of equals is arbitrary, this one is not.
+        # `get_top_n` gives no scores, and its ties are arbitrary; this order is stable.
         best: list[int] = np.argsort(-scores, kind="stable")[:depth].tolist()
         return ((self._ids[place], scores[place]) for place in best)

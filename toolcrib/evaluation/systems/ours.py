@@ -1,4 +1,4 @@
-"""Our own systems: toolcrib as it is, whole and with one thing taken away at a time."""
+"""Our own systems: toolcrib complete, and ablations without one part each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolcrib.store.filters import HasId
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """Settings of a system, whether its tools keep their examples, and what enriches them."""
+    """Settings of a system; tools with or without examples; file that enriches the tools."""
 
     settings: Settings
     with_examples: bool = True
@@ -31,9 +31,9 @@ class _Variant:
 
 
 class OwnSystems:
-    """Makes our systems; those that differ only in how they search share one index.
+    """Factory of our systems; those that differ only in their search share one index.
 
-    `crib`: an index that is there, for the systems that search as it does.
+    `crib`: an existing index, for the systems that search it unchanged.
     """
 
     def __init__(self, settings: Settings, crib: Crib | None = None) -> None:
@@ -43,16 +43,16 @@ class OwnSystems:
         self._stores: dict[bool, tuple[tuple[str, ...], Store]] = {}
 
     def make(self, name: str, enrichment: str | None = None) -> System:
-        """The system of this name, over tools that a file enriches where one is named.
+        """System of this name, over tools that a file enriches if one is named.
 
         Raises:
-            SettingsError: there is none, or it needs a reranker and the settings name none.
+            SettingsError: the name is unknown, or needs a reranker that the settings lack.
         """
         variant = replace(self._variant(name), enrichment=enrichment)
         return _OwnSystem(name if enrichment is None else f"{name}+{enrichment}", variant, self)
 
     def open(self, tools: Sequence[ToolSpec], variant: _Variant) -> Crib:
-        """A crib over an index of these tools, made once for all variants."""
+        """Crib over an index of these tools, created once for all variants."""
         is_own = variant.settings == self._settings and variant.with_examples
         if self._crib is not None and is_own and variant.enrichment is None:
             return self._crib
@@ -65,7 +65,7 @@ class OwnSystems:
         return Crib.over(store, self._dense, variant.settings)
 
     def close(self) -> None:
-        """Let go of every index that was made."""
+        """Close all indexes."""
         for _, store in self._stores.values():
             store.close()
         self._stores.clear()
@@ -113,7 +113,7 @@ class OwnSystems:
 
 
 class _OwnSystem:
-    """One variant, measured through `Crib.find_tools`, before its gate withholds anything."""
+    """One variant, measured by `Crib.find_tools`, before its gate withholds tools."""
 
     version = f"toolcrib {__version__}"
     _crib: Crib
@@ -127,7 +127,7 @@ class _OwnSystem:
         self._crib = self._systems.open(tools, self._variant)
 
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
-        """Fit a head where it pays, and the confidence, for as long as this is measured."""
+        """Fit a head, if possible, and the confidence, for this measurement only."""
         self._crib.tools.use_calibration(learn(self._crib, queries).calibration)
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
@@ -151,4 +151,4 @@ class _OwnSystem:
         self._crib.tools.use_learned(UseData(use=tool_use(made, 0.0)))
 
     def close(self) -> None:
-        """Keep the index: it is shared, and goes with `OwnSystems.close`."""
+        """Keep the shared index; `OwnSystems.close` closes it."""
