@@ -78,12 +78,12 @@ def _marked_messages(text: str) -> list[str]:
     if len(found) <= 1 or text[: found[0].start()].strip():
         return []
     ends = [*(mark.start() for mark in found[1:]), len(text)]
-    said = (
+    messages = (
         text[mark.end() : end].strip()
         for mark, end in zip(found, ends, strict=True)
         if mark.group(1).lower() in _USERS
     )
-    return list(filter(None, said))
+    return list(filter(None, messages))
 
 
 def _newest(messages: Sequence[str]) -> str:

@@ -219,18 +219,18 @@ def _evidence(
     shares = softmax(logits)
     chosen = logits[:, :known].argmax(axis=1)
     rows = np.arange(len(logits))
-    told = [logits[rows, chosen], np.log(np.maximum(shares[rows, chosen], _MIN_SHARE))]
+    columns = [logits[rows, chosen], np.log(np.maximum(shares[rows, chosen], _MIN_SHARE))]
     if near.shape[1]:
         of_chosen = np.where(owners[None, :] == chosen[:, None], near, -1.0)
         count = min(_NEAREST_TEXTS, near.shape[1])
         own = -np.partition(-of_chosen, count - 1, axis=1)[:, :count]
-        told += [
+        columns += [
             near.max(axis=1) * _VECTOR_SCALE_BESIDE_INPUTS,
             np.clip(own, 0, None).mean(axis=1) * _VECTOR_SCALE_BESIDE_INPUTS,
         ]
     else:
-        told += [np.zeros(len(logits))] * 2
-    return np.column_stack(told).astype(np.float64)
+        columns += [np.zeros(len(logits))] * 2
+    return np.column_stack(columns).astype(np.float64)
 
 
 def _spaced_positions(owners: Labels, known: int) -> Labels:
@@ -331,9 +331,9 @@ class TurnClassifier:
             self._pooling = TokenPooling(*pooling) if pooling else None
         except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
             raise EncoderError(f"{path} cannot be read: {error}") from error
-        self._classes = {name: tuple(told["labels"]) for name, told in fields.items()}
+        self._classes = {name: tuple(field["labels"]) for name, field in fields.items()}
         self._ends = np.cumsum([len(each) for each in self._classes.values()])[:-1]
-        self.digests: Mapping[str, str] = {name: told["digest"] for name, told in fields.items()}
+        self.digests: Mapping[str, str] = {name: field["digest"] for name, field in fields.items()}
         self.labels = {
             name: tuple(each for each in classes if each is not None)
             for name, classes in self._classes.items()

@@ -50,8 +50,8 @@ class LabelSet(FrozenModel):
 
     def texts(self) -> list[tuple[str, str | None]]:
         """Every utterance with its label, None for utterances outside."""
-        said = [(t, name) for name, label in self.labels.items() for t in label.utterances]
-        return [*said, *((text, None) for text in self.outside)]
+        labelled = [(t, name) for name, label in self.labels.items() for t in label.utterances]
+        return [*labelled, *((text, None) for text in self.outside)]
 
 
 def read_label_set(file: str | Path, field: str) -> LabelSet:
@@ -121,14 +121,16 @@ def _file(field: str) -> Path:
 def _preset(field: str) -> LabelSet:
     """Shipped labels of a field, with the texts of `said.jsonl`, labelled in all fields."""
     own = read_label_set(_file(field), field)
-    told = [(str(turn["text"]), turn[field]) for turn in _labelled_turns() if field in turn]
+    labelled = [(str(turn["text"]), turn[field]) for turn in _labelled_turns() if field in turn]
     labels = {
         name: label.model_copy(
-            update={"utterances": (*label.utterances, *(t for t, given in told if given == name))}
+            update={
+                "utterances": (*label.utterances, *(t for t, given in labelled if given == name))
+            }
         )
         for name, label in own.labels.items()
     }
-    outside = (*own.outside, *(text for text, given in told if given is None))
+    outside = (*own.outside, *(text for text, given in labelled if given is None))
     return LabelSet(labels=labels, outside=outside)
 
 

@@ -253,14 +253,14 @@ def fit_context(
         alike = [field for field in wanted if base.identity.get(field) == identity[field]]
         classifiers = {f: base.classifiers[f] for f in alike if f in base.classifiers}
     stale = [field for field in wanted if field not in classifiers]
-    said = {field: with_others(field, sets) for field in stale}
-    texts = list(dict.fromkeys(text for pairs in said.values() for text, _ in pairs))
+    labelled = {field: with_others(field, sets) for field in stale}
+    texts = list(dict.fromkeys(text for pairs in labelled.values() for text, _ in pairs))
     rows = {text: row for row, text in enumerate(texts)}
     readings = [read_text(text, finder.find(text)) for text in texts]
     features = base.features if base else fit_features(readings, cues)
     vectors = dense.encode_documents(texts)
     extra = [features.of(reading) for reading in readings]
-    for field, pairs in said.items():
+    for field, pairs in labelled.items():
         labels = tuple(sets[field].labels)
         places = [rows[text] for text, _ in pairs]
         owners = [OUTSIDE if label is None else labels.index(label) for _, label in pairs]
@@ -290,10 +290,10 @@ def with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str
     ]
     borrowed = list(dict.fromkeys(others[::BORROWED_EVERY]))
     if field == "smalltalk":
-        said = [(text, label) for text, label in own if label is not None]
+        labelled = [(text, label) for text, label in own if label is not None]
         asked = [*(text for text, label in own if label is None), *borrowed]
-        own += _doubled_smalltalk(said)
-        borrowed += _with_smalltalk([text for text, _ in said], asked)
+        own += _doubled_smalltalk(labelled)
+        borrowed += _with_smalltalk([text for text, _ in labelled], asked)
     return [*own, *((text, None) for text in borrowed)]
 
 
@@ -312,20 +312,20 @@ CLAUSE_TEMPLATES = (
 )
 
 
-def _with_smalltalk(said: Sequence[str], asked: Sequence[str]) -> list[str]:
+def _with_smalltalk(smalltalk: Sequence[str], requests: Sequence[str]) -> list[str]:
     """Requests with small talk before or behind, shortest first: they remain requests."""
     return [
         CLAUSE_TEMPLATES[at % len(CLAUSE_TEMPLATES)].format(
-            said[at * 7 % len(said)].rstrip(".!"), text
+            smalltalk[at * 7 % len(smalltalk)].rstrip(".!"), text
         )
-        for at, text in enumerate(sorted(asked, key=len)[:MAX_COMBINED_TEXTS])
+        for at, text in enumerate(sorted(requests, key=len)[:MAX_COMBINED_TEXTS])
     ]
 
 
-def _doubled_smalltalk(said: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _doubled_smalltalk(smalltalk: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Small talk followed by more small talk: several clauses alone make no request."""
     kinds: dict[str, list[str]] = {}
-    for text, label in said:
+    for text, label in smalltalk:
         kinds.setdefault(label, []).append(text)
     return [
         (
@@ -437,55 +437,55 @@ class SemanticDetector(HeuristicDetector):
         found = self._finder.find(head_of(text)) if entities else ()
         try:
             reading = self._reading(text, query.text, found)
-            told = self._predict(query.dense, reading)
+            predictions = self._predict(query.dense, reading)
             if own is not None and own.dense is not None and own.text != query.text:
-                told["smalltalk"] = self._smalltalk_alone(own, own.dense, found)
+                predictions["smalltalk"] = self._smalltalk_alone(own, own.dense, found)
         except EncoderError as error:
             logger.warning("the classifier of turns failed, and cues replace it: %s", error)
             return super().detect(text, query, entities=entities, answer=answer)
-        said = {name: each.label for name, each in told.items()}
-        confidences = {name: each.confidence for name, each in told.items()}
+        labels = {name: each.label for name, each in predictions.items()}
+        confidences = {name: each.confidence for name, each in predictions.items()}
         held, holds, _ = grade_sensitivity(found, ())
-        shares = told["smalltalk"].shares
+        shares = predictions["smalltalk"].shares
         confidences["smalltalk"] = sum(shares)
         is_alone = (own or query).text == text
         words = reading.words if query.text == text else split_words(head_of(text))
         is_read = UNSUPPORTED_LANGUAGE not in (own or query).degraded
         is_shown = is_alone and is_read
         refers = own is not None and own.text != query.text
-        said["smalltalk"] = self._smalltalk(
+        labels["smalltalk"] = self._smalltalk(
             words, shares, is_shown=is_shown, refers=refers, answer=answer
         )
-        if said["smalltalk"] is not None:
+        if labels["smalltalk"] is not None:
             # Small talk requests nothing: only its entities set the sensitivity.
             level, signals, needs = held, holds, dict[str, float]()
-            said |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
+            labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
             stated = stated_intent(words, self._cues.indexes)
             if stated is not None and stated.labels[0] in self._intents:
-                confidence = confidences["intent"] if said["intent"] in stated.labels else 0.0
-                said["intent"] = stated.labels[0]
+                confidence = confidences["intent"] if labels["intent"] in stated.labels else 0.0
+                labels["intent"] = stated.labels[0]
                 confidences["intent"] = max(confidence, STATED_CONFIDENCE)
             stated_urgency = self._urgency(words)
             if not is_read and stated_urgency.label == "high":
                 # The vector of a text in another language says little of it.
-                said["urgency"], confidences["urgency"] = "high", stated_urgency.confidence
-            level = _sensitivity_level(told["sensitivity"])
-            needs = dict(zip(self._needs, told["need"].shares, strict=True))
-            signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if said[n] is None)
+                labels["urgency"], confidences["urgency"] = "high", stated_urgency.confidence
+            level = _sensitivity_level(predictions["sensitivity"])
+            needs = dict(zip(self._needs, predictions["need"].shares, strict=True))
+            signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if labels[n] is None)
             if held == "pii" and is_above(held, level):
                 # An entity decides alone: a card number is personal whatever the words around it.
                 level, signals = held, (*signals, *holds)
         return Context(
             text,
-            intent=said["intent"],
-            domain=said["domain"],
-            urgency=said["urgency"] or "low",
+            intent=labels["intent"],
+            domain=labels["domain"],
+            urgency=labels["urgency"] or "low",
             sensitivity=level,
             entities=found,
             language=language_of(head_of(text)),
-            smalltalk=said["smalltalk"],
-            need=said["need"],
+            smalltalk=labels["smalltalk"],
+            need=labels["need"],
             needs=needs,
             confidences=confidences,
             confidence=min(confidences["intent"], confidences["domain"]),
@@ -506,8 +506,8 @@ class SemanticDetector(HeuristicDetector):
     def _predict(self, vector: FloatArray, reading: TextReading) -> dict[str, Prediction]:
         own = self._model.predict(vector, reading)
         turns, fields = self._turn_classifiers[self._is_english(reading.letters)]
-        told = turns.predict(reading.letters) if fields else {}
-        return own | {field: told[field] for field in fields}
+        predictions = turns.predict(reading.letters) if fields else {}
+        return own | {field: predictions[field] for field in fields}
 
     def _smalltalk(
         self,
@@ -541,8 +541,8 @@ class SemanticDetector(HeuristicDetector):
             # A vector does not outvote what is stated.
             return None
         # A question about the user's own affairs is not about the assistant.
-        said = set(words.bare)
-        is_theirs = not rest.smalltalk and said & USER_WORDS and not said & ASSISTANT_WORDS
+        spoken = set(words.bare)
+        is_theirs = not rest.smalltalk and spoken & USER_WORDS and not spoken & ASSISTANT_WORDS
         return None if kind == ASSISTANT and is_theirs else kind
 
     def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> TextReading:
@@ -560,9 +560,9 @@ def _predicted_fields(turns: TurnClassifier, model: ContextModel) -> frozenset[s
     return frozenset(f for f, own in digests if f not in heads or model.identity.get(f) == own)
 
 
-def _sensitivity_level(told: Prediction) -> Sensitivity:
+def _sensitivity_level(prediction: Prediction) -> Sensitivity:
     levels: dict[str | None, Sensitivity] = {each: each for each in SENSITIVITIES}
-    return levels.get(told.label, SENSITIVITIES[0])
+    return levels.get(prediction.label, SENSITIVITIES[0])
 
 
 # -- by settings -------------------------------------------------------------------------------

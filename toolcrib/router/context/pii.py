@@ -369,16 +369,16 @@ def grade_sensitivity(entities: Iterable[Entity], matches: Iterable[Match]) -> S
     # A tool name of letters alone, such as `find`, is mostly an everyday word.
     known = (each for each in entities if each.type != "tool" or not each.text.isalpha())
     held = [(_LEVEL_OF[e.type], f"holds {e.type}") for e in known if e.type in _LEVEL_OF]
-    said = [
+    phrases = [
         (level, f"says {match.phrase!r}")
         for match in matches
         for level in SENSITIVITIES
         if level in match.labels
     ]
-    levels = {level for level, _ in (*held, *said)}
+    levels = {level for level, _ in (*held, *phrases)}
     highest: Sensitivity = "public"
     for level in SENSITIVITIES:
         highest = level if level in levels else highest
-    signals = dict.fromkeys(signal for level, signal in (*held, *said) if level == highest)
+    signals = dict.fromkeys(signal for level, signal in (*held, *phrases) if level == highest)
     by_entity = highest in {level for level, _ in held}
     return SensitivityGrade(highest, tuple(signals)[:MAX_SENSITIVITY_SIGNALS], by_entity)

@@ -98,10 +98,10 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
     opener = indexes.openers.at(words, 0)
     start = opener.last if opener is not None else 0
     references = [match for match in indexes.references.find(words) if match.first >= start]
-    told = start + sum(match.last - match.first for match in references)
-    own = count - told
+    reference_words = start + sum(match.last - match.first for match in references)
+    own = count - reference_words
     if (
-        told
+        reference_words
         and own <= _MAX_REFERENCE_WORDS
         and not _has_leading_verb(words, start, indexes, alone=own <= 1)
     ):
@@ -211,11 +211,11 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
         is_question |= _is_question(words, [at for at in beside if at > first], indexes)
         own = [at for at in beside if indexes.fillers.at(words, at) is None]
         rest += own
-        said = next((at for at in clause if at in covered), None)
-        if said is None:
+        smalltalk_at = next((at for at in clause if at in covered), None)
+        if smalltalk_at is None:
             apart = max(apart, sum(_word_weight(words, at) for at in own))
         else:
-            before += sum(at < said for at in own)
+            before += sum(at < smalltalk_at for at in own)
     asking = indexes.leads, indexes.intents, indexes.domains, indexes.need
     asks = any(index.at(words, at) for at in rest for index in asking)
     count = sum(spoken_words(words.bare[at]) for at in rest)
