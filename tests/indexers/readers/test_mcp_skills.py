@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.conftest import SERVERS
 from tests.indexers.readers.conformance import split
 from tests.indexers.readers.mcp_servers.launch import typed
 from toolcrib.errors import SourceError
@@ -55,8 +56,10 @@ def test_a_file_that_is_not_what_its_digest_says_costs_its_skill(folder: Path) -
 
 
 def test_a_server_without_the_extension_is_refused(folder: Path) -> None:
+    (folder / "tools.json").write_text("[]")
+    server = typed(str(SERVERS / "plain.py"), str(folder / "tools.json"), "--modern")
     with pytest.raises(SourceError, match="does not announce the extension for skills"):
-        split(McpSkillsReader().read(Source.by_name(typed("clock.py")), None))
+        split(McpSkillsReader().read(Source.by_name(server), None))
 
 
 def test_a_server_is_asked_for_its_tools_unless_the_format_is_named() -> None:
