@@ -370,7 +370,7 @@ def test_langchains_model_sends_the_changes_in_their_places(desk):
 
 def test_an_agent_with_a_search_of_its_own_is_refused_unless_ours_is_off(desk):
     made, _ = agent(desk, [AIMessage("")], own_tools("find_tools"))
-    with pytest.raises(SettingsError, match=r"'find_tools' of its own.*search=False"):
+    with pytest.raises(SettingsError, match=r"its own tool 'find_tools'.*search=False"):
         ask(made, "send a mail to Ana")
     steps = StepOptions(search=False)
     made, model = agent(desk, [AIMessage("sent")], own_tools("find_tools"), steps=steps)
