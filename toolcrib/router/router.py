@@ -198,6 +198,7 @@ class Router:
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(request, query, own)
         may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
+        may_ask = may_ask and self._may_show_history(turn)
         pending = pending or self._begin_agent(turn, query if may_ask else None, budget)
         if context.smalltalk is None:
             selection = self._tools(request, for_tools, may_ask=may_ask)
@@ -352,8 +353,10 @@ class Router:
         return context
 
     def _reader(self, turn: Turn, known: Context) -> ContextReader | None:
-        """Reader of contexts by a language model; None above the destination's ceiling."""
-        return None if is_above(known.sensitivity, turn.max_sensitivity) else self.reader
+        """Reader of contexts by a language model; None if a message is above the model's ceiling."""
+        if self.reader is None or is_above(known.sensitivity, turn.max_sensitivity):
+            return None
+        return self.reader if self._may_show_history(turn) else None
 
     def _clause_needs(self, request: _Request) -> tuple[str, ...]:
         """Need of each clause of a turn; empty if no clause begins with an order.
@@ -412,10 +415,26 @@ class Router:
 
     def may_show_to_model(self, turn: Turn) -> bool:
         """True if all messages that a language model would read are within the turn's ceiling."""
+        return self._are_below_ceiling(
+            turn, (*(each.content for each in shown_messages(turn)), turn.text)
+        )
+
+    def _may_show_history(self, turn: Turn) -> bool:
+        """True if all earlier messages are within the turn's ceiling, or no model reads them.
+
+        A model that ranks tools reads the user's messages; other models read all messages.
+        """
+        agents, stage = self.agents, self.tools.retriever.rerank_stage
+        has_model = self.reader is not None or stage == "llm"
+        if not (has_model or (agents is not None and agents.classifier is not None)):
+            return True
+        return self._are_below_ceiling(turn, [each.content for each in turn.history])
+
+    def _are_below_ceiling(self, turn: Turn, texts: Sequence[str]) -> bool:
+        """True if no text is above the turn's ceiling; each text is read alone."""
         if turn.max_sensitivity is None:
             return True
         detector = self._detector(turn)
-        texts = (*(each.content for each in shown_messages(turn)), turn.text)
         known = (
             detector.detect(text, self.tools.encode(excerpt(text)))
             for text in texts

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from toolcrib import Crib, Settings, ToolSpec, Turn
+from toolcrib import Crib, Message, Settings, ToolSpec, Turn
 from toolcrib.language_models.testing import ChatServer
 from toolcrib.records.codec import as_json
 
@@ -72,4 +72,27 @@ def test_no_model_sees_a_turn_above_its_ceiling():
         assert server.requests == []
         assert "heuristic" in held.agent.signals
         opened.route(Turn(text=text, max_sensitivity="pii"))
+        assert server.requests != []
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        {},
+        {"agents": {"targets": None}, "rerank": "llm"},
+        {"agents": {"targets": None}, "context": {"detector": "llm"}},
+    ],
+)
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_no_model_sees_a_history_above_the_ceiling_of_its_turn(models, role):
+    card = Message(role=role, content="the card is 4111 1111 1111 1111 of ana@example.org")
+    history = Message(content="who paid the invoice?"), card
+    turn = Turn(text="how many orders in May?", history=history, max_sensitivity="internal")
+    llm = {"uses": {"context": {"timeout_s": 60}}} if "context" in models else {}
+    models = {"tools": {"pass_through": 0}, **models}
+    with ChatServer(SAID) as server, crib(llm=server.settings | llm, **models) as opened:
+        opened.index_tools([ToolSpec(name="list_orders", description="Lists orders of a month.")])
+        opened.route(turn)
+        assert server.requests == []
+        opened.route(turn.model_copy(update={"max_sensitivity": "pii"}))
         assert server.requests != []
