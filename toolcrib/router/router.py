@@ -353,7 +353,7 @@ class Router:
         return context
 
     def _reader(self, turn: Turn, known: Context) -> ContextReader | None:
-        """Reader of contexts by a language model; None if a message is above the model's ceiling."""
+        """Reader of contexts by a language model; None if a message is above the ceiling."""
         if self.reader is None or is_above(known.sensitivity, turn.max_sensitivity):
             return None
         return self.reader if self._may_show_history(turn) else None
