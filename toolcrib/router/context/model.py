@@ -531,7 +531,7 @@ class SemanticDetector(HeuristicDetector):
             return smalltalk_of(words, indexes, answer).label
         is_beside_clause = rest.smalltalk and rest.longest_clause >= MIN_REQUEST_WORDS
         least = MIN_SMALLTALK_SHARE_BESIDE_CLAUSE if is_beside_clause else MIN_SMALLTALK_SHARE
-        if refers and (not rest.smalltalk or rest.before > 1):
+        if refers and (not rest.smalltalk or rest.words_before > 1):
             return None
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
