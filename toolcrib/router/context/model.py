@@ -461,15 +461,7 @@ class SemanticDetector(HeuristicDetector):
             level, signals, needs = held, holds, dict[str, float]()
             labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
-            stated = stated_intent(words, self._cues.indexes)
-            if stated is not None and stated.labels[0] in self._intents:
-                confidence = confidences["intent"] if labels["intent"] in stated.labels else 0.0
-                labels["intent"] = stated.labels[0]
-                confidences["intent"] = max(confidence, STATED_CONFIDENCE)
-            stated_urgency = self._urgency(words)
-            if not is_read and stated_urgency.label == "high":
-                # The vector of a text in another language says little of it.
-                labels["urgency"], confidences["urgency"] = "high", stated_urgency.confidence
+            self._apply_stated(words, labels, confidences, is_read=is_read)
             level = _sensitivity_level(predictions["sensitivity"])
             needs = dict(zip(self._needs, predictions["need"].shares, strict=True))
             signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if labels[n] is None)
@@ -491,6 +483,25 @@ class SemanticDetector(HeuristicDetector):
             confidence=min(confidences["intent"], confidences["domain"]),
             signals=signals,
         )
+
+    def _apply_stated(
+        self,
+        words: TextWords,
+        labels: dict[str, str | None],
+        confidences: dict[str, float],
+        *,
+        is_read: bool,
+    ) -> None:
+        """Replace the intent by a stated one, and the urgency where the language is not read."""
+        stated = stated_intent(words, self._cues.indexes)
+        if stated is not None and stated.labels[0] in self._intents:
+            confidence = confidences["intent"] if labels["intent"] in stated.labels else 0.0
+            labels["intent"] = stated.labels[0]
+            confidences["intent"] = max(confidence, STATED_CONFIDENCE)
+        urgency = self._urgency(words)
+        if not is_read and urgency.label == "high":
+            # The vector of a text in another language says little of it.
+            labels["urgency"], confidences["urgency"] = urgency.label, urgency.confidence
 
     def _smalltalk_alone(
         self, own: EncodedQuery, vector: FloatArray, found: tuple[Entity, ...]
