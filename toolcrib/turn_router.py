@@ -258,7 +258,7 @@ class TurnRouter:
         require_text(failed_tool, "tool")
         require_type(k, int, "option k", "a whole number")
         if k < 1:
-            raise QueryError(f"k is {k}; at least one tool must be asked for")
+            raise QueryError(f"k is {k}; it must be at least 1")
         found = alternates(
             self._tools.retriever.find,
             self._tools.get_by_name(failed_tool),

@@ -134,8 +134,8 @@ def test_an_enrichment_is_read_on_this_side_and_audited_on_the_other(crib, tmp_p
     report = crib.index_tools(TOOLS[0], enrichments=[path])
     assert [each.place for each in report.dropped] == ["gone"]
     assert crib.get_tool("mail/send_mail").enrichment == Enrichment(purpose="Write to a friend.")
-    (reply_failure,) = crib.index_tools(TOOLS[0], sent).refused
-    assert "held back" in reply_failure.reason
+    (refusal,) = crib.index_tools(TOOLS[0], sent).refused
+    assert "quarantined" in refusal.reason
     assert crib.get_tool("mail/send_mail").enrichment is not None
 
 

@@ -557,4 +557,4 @@ def _turn_json(turn: Turn | str) -> dict[str, Any]:
 
 def _check_k(k: int | Literal["auto"] | None) -> None:
     if isinstance(k, int) and k < 1:
-        raise QueryError(f"k is {k}; at least one tool must be asked for")
+        raise QueryError(f"k is {k}; it must be at least 1")

@@ -153,15 +153,19 @@ class LearnedChoices:
         return {names[point]: share for point, share in shares.items()}
 
     def mix(
-        self, choice: str, likely: Mapping[str, float], query: FloatArray | None, stands: float = 2
+        self,
+        choice: str,
+        likely: Mapping[str, float],
+        query: FloatArray | None,
+        min_kept: float = 2,
     ) -> dict[str, float]:
         """Probabilities of a choice's options, mixed with the learned evidence.
 
-        An option above the threshold `stands` stays above it.
+        An option above the threshold `min_kept` stays above it.
         """
         mixed = mix_shares(likely, self.shares(choice, likely, query))
         return {
-            name: max(mixed[name], stands) if each >= stands else mixed[name]
+            name: max(mixed[name], min_kept) if each >= min_kept else mixed[name]
             for name, each in likely.items()
         }
 

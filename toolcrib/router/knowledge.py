@@ -144,7 +144,7 @@ MAPPED_SIGNAL = "mapped"
 """Signal of collections chosen by the map."""
 
 ALL_COLLECTIONS = "all"
-"""Id of the hit that stands for all collections in an answer."""
+"""Id of the hit that min_kept for all collections in an answer."""
 
 MIN_SHARE_OF_FIRST = 0.02
 """Minimum probability of a collection with passages, as a share of the first collection's."""
@@ -215,8 +215,8 @@ class KnowledgeRouter:
             if answer.passages:
                 return replace(answer, signals=(*signals, MAPPED_SIGNAL))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
-        stands = self.settings.threshold / fits
-        shares = self.learned_choices.mix(COLLECTIONS, shares, query.dense, stands)
+        min_kept = self.settings.threshold / fits
+        shares = self.learned_choices.mix(COLLECTIONS, shares, query.dense, min_kept)
         least = self.settings.least * (QUESTION_LEAST_FACTOR if is_question else 1)
         answer = with_passages(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:
