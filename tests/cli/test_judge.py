@@ -116,6 +116,17 @@ def test_it_goes_on_where_it_was_and_asks_anew_only_what_changed(shell):
     assert sorted(row["id"] for row in written(shell)) == ["1", "2", "3"]
 
 
+def test_labels_that_no_judge_gave_are_not_replaced(shell):
+    own = {"id": "1", "text": ASKED[0], "relevant": {"a/send_mail": 1}}
+    (shell.folder / "queries.jsonl").write_text(json.dumps(own) + "\n")
+    with ChatServer(by_numbers) as server:
+        done = judge(shell, server, "asked.txt")
+        assert server.requests == []
+    assert done.returncode == 2
+    assert "queries.jsonl: 1: has labels" in done.stderr
+    assert written(shell) == [own]
+
+
 def test_grades_of_tools_that_were_not_shown_are_left_out(shell):
     reply = {"tools": [{"number": 99, "grade": 2}, {"number": 0, "grade": 1}]}
     with ChatServer(reply) as server:

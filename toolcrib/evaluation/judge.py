@@ -14,16 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from toolcrib.crib import Crib
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import LanguageModelError, UnknownToolError
+from toolcrib.errors import LanguageModelError, SourceError, UnknownToolError
 from toolcrib.evaluation.dataset import QueryRow, read_rows
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
+from toolcrib.records.codec import object_of
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.folder import write_atomically, write_errors
@@ -131,6 +132,7 @@ async def judge_queries(
     """Label queries, as many in parallel as the model allows; append each to a file at once.
 
     Raises:
+        SourceError: the file has labels of such a query that no judge gave.
         StoreError: the index does not answer.
         StoreWriteError: the file cannot be written.
     """
@@ -164,15 +166,20 @@ def _remove_stale_rows(file: Path, queries: Iterable[QueryRow]) -> None:
     if not anew or not file.exists():
         return
     # Not splitlines: texts may contain other line separators.
-    lines = file.read_text("utf-8").split("\n")
-    kept = [line for line in lines if _id_of(line) not in {None, *anew}]
+    rows = [(line, _row_of(line)) for line in file.read_text("utf-8").split("\n")]
+    kept: list[str] = []
+    for line, row in rows:
+        if (name := str(row.get("id", ""))) not in {"", *anew}:
+            kept.append(line)
+        elif name and "judge" not in row:
+            raise SourceError(str(file), name, "has labels that no judge gave; name another file")
     write_atomically(file, "".join(f"{line}\n" for line in kept))
 
 
-def _id_of(line: str) -> str | None:
-    with suppress(ValueError, TypeError, KeyError):
-        return str(json.loads(line)["id"])
-    return None
+def _row_of(line: str) -> dict[str, Any]:
+    with suppress(ValueError):
+        return object_of(json.loads(line))
+    return {}
 
 
 def _messages(query: QueryRow, pool: Sequence[ToolSpec]) -> tuple[Message, ...]:
