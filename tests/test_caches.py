@@ -17,6 +17,7 @@ PACKAGE = Path(toolcrib.__file__).parent
 BOUNDS = {
     "caches.decorate": "`cached_texts`: so many texts of so many characters",
     "encoders.language._is_latin": "4,096 letters",
+    "cli.evaluate.classifier_of": "the questions of a file",
     "encoders.lexical._dimension": "200,000 terms, each cut to a length",
     "encoders.wordpiece.__init__": "so many words, each as long as the longest of the vocabulary",
     "evaluation.calibrate.alike": "the tools of a set, while its evidence is gathered",

@@ -383,7 +383,7 @@ class RemoteCrib:
         try:
             checked = Feedback.model_validate(given)
         except ValidationError as error:
-            raise FeedbackError(in_words(error, "feedback")) from error
+            raise FeedbackError(in_words(error, "")) from error
         body = {"decision_id": decision_id, **checked.model_dump(mode="json", exclude_none=True)}
         self._transport.ask(NoneType, "POST", "/v1/feedback", body, repeatable=False)
 
