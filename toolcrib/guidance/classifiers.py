@@ -1,4 +1,4 @@
-"""Classifiers of a trajectory, which decide in microseconds whether a hint is due."""
+"""Classifiers of a trajectory, which report trouble in microseconds; `providers` make the hints."""
 
 from __future__ import annotations
 

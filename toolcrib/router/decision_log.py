@@ -1,7 +1,8 @@
 """Decision log: a record of every decision, by default without users' words.
 
 Records are JSON objects of three kinds: `decision`, `feedback` (the right decision) and `outcome`
-(the end of a tool call); feedback and outcomes name their decision.
+(the end of a tool call); feedback and outcomes name their decision. Their fields are classes of
+`records/log.py`.
 """
 
 from __future__ import annotations

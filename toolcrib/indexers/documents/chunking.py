@@ -2,7 +2,7 @@
 
 Markdown is first split at headings: no part crosses a heading of the first three levels. Sections
 and other texts are split by semantic-text-splitter between blocks, then sentences, then words, so
-that parts are as large as the capacity allows.
+that parts are as large as the capacity allows (`DocumentSettings.max_tokens` of `settings.py`).
 
 Tokens are estimated from bytes, without a tokenizer. With a capacity of 200 on Markdown, parts have
 143 of BERT's word pieces on average and 269 at most (with exact counts: 130 and 200), seven times
