@@ -26,7 +26,7 @@ from tests.store.samples import (
 from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import Layout, Store, point_id
-from toolcrib.store.edge_query import CODES_FROM_NAMES, count_points
+from toolcrib.store.edge_query import CODES_FROM_NAMES, count_points, to_query
 from toolcrib.store.filters import And, AnyOf, Equals, Filter
 from toolcrib.store.qdrant_edge import (
     INDEXED_FROM_POINTS,
@@ -185,6 +185,26 @@ def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(
         assert recall() == 1.0
         monkeypatch.setattr("toolcrib.store.edge_query.FULL_SCAN_MAX_POINTS", 0)
         assert recall() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("left", "points", "way"),
+    [
+        (5_000, 20_000, "exact"),
+        (10_000, 20_000, "wide"),
+        (10_000, 200_000, "acorn"),
+        (100_000, 200_000, "wide"),
+        (500_000, 1_000_000, "acorn"),
+    ],
+)
+def test_the_way_of_a_filtered_search_goes_by_what_is_left_and_by_how_much_there_is(
+    left: int, points: int, way: str
+) -> None:
+    leg = dense_leg(np.ones(4, dtype=np.float32), limit=10, where=AnyOf("server", {"a"}))
+    query = to_query(leg, leg.where, lambda where: points if where is None else left)
+    params = query.params
+    found = "exact" if params.exact else "acorn" if params.acorn else "wide"
+    assert found == way
 
 
 def test_what_a_filter_leaves_is_counted_once_for_all_legs_of_a_search(
