@@ -26,7 +26,7 @@ from tests.store.samples import (
 from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import Layout, Store, point_id
-from toolcrib.store.edge_query import CODES_FROM_NAMES, count_points, to_query
+from toolcrib.store.edge_query import CODES_FROM_NAMES, EF_WIDE, count_points, to_query
 from toolcrib.store.filters import And, AnyOf, Equals, Filter
 from toolcrib.store.qdrant_edge import (
     INDEXED_FROM_POINTS,
@@ -207,6 +207,12 @@ def test_the_way_of_a_filtered_search_goes_by_what_is_left_and_by_how_much_there
     assert found == way
 
 
+def test_a_large_graph_is_searched_wider() -> None:
+    leg = dense_leg(np.ones(4, dtype=np.float32), limit=10)
+    small, large = (to_query(leg, None, lambda _, n=n: n).params for n in (200_000, 1_000_000))
+    assert (small.hnsw_ef, large.hnsw_ef) == (None, EF_WIDE)
+
+
 def test_what_a_filter_leaves_is_counted_once_for_all_legs_of_a_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,9 +230,9 @@ def test_what_a_filter_leaves_is_counted_once_for_all_legs_of_a_search(
         others = [sparse_leg({1: 1}, where=desk), dense_leg(unit(1), where=desk)]
         found = store.search([*twice, *others, dense_leg(unit(1))])
         assert [len(hits) for hits in found] == [1, 1, 0, 0, 1]
-        assert counted == [mail, None, desk]
+        assert counted == [None, mail, desk]
         store.search(twice)
-        assert counted[3:] == [mail, None]
+        assert counted[3:] == [None, mail]
 
 
 PLACE = Path("store")

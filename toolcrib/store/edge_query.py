@@ -59,16 +59,19 @@ ALL_POINTS = And()
 """Corpus of all live points. Without a corpus the engine also counts terms of overwritten and
 removed points, until the shard is rewritten."""
 
-ACORN_MAX_SHARE, WIDE_SEARCH_MAX_POINTS = 0.3, 200_000
-"""If a filter leaves more than this share of so many points at most, a wider search of the graph
-finds as much as ACORN in half the time. Among a million points it misses a fifth."""
+ACORN_MAX_SHARE = 0.3
+"""If a filter leaves more than this share of the points, a wider search of the graph finds as much
+as ACORN in half the time, unless the graph is large: of a million points it misses a fifth."""
+
+SMALL_GRAPH_MAX_POINTS = 200_000
+"""Size of a graph above which every search keeps more candidates."""
 
 FULL_SCAN_MAX_POINTS = 6_000
 """Up to this many points a full scan is as fast as ACORN."""
 
 ACORN = engine.AcornSearchParams(enable=True, max_selectivity=1.0)
-EF_FILTERED, EF_ACORN = 256, 64
-"""Candidates (ef) of a search of the graph; without a filter the engine keeps 100."""
+EF_WIDE, EF_ACORN, EF_ACORN_LARGE = 256, 64, 128
+"""Candidates (ef) of a search of the graph; a small one without a filter keeps the engine's 100."""
 
 
 # -- searches --------------------------------------------------------------------------------
@@ -241,16 +244,19 @@ def _dense_params(
     """
     # Rescoring with the float vectors makes every score the exact cosine.
     rescore = engine.QuantizationSearchParams(rescore=True)
+    points = estimate_points(None)
+    is_large = points > SMALL_GRAPH_MAX_POINTS
     if where is None:
-        return engine.SearchParams(quantization=rescore)
+        return engine.SearchParams(quantization=rescore, hnsw_ef=EF_WIDE if is_large else None)
     if isinstance(where, HasId) and len(where.ids) <= FULL_SCAN_MAX_POINTS:
         return engine.SearchParams(exact=True)
-    left, points = estimate_points(where), estimate_points(None)
-    if left > ACORN_MAX_SHARE * points and points <= WIDE_SEARCH_MAX_POINTS:
-        return engine.SearchParams(quantization=rescore, hnsw_ef=EF_FILTERED)
+    left = estimate_points(where)
+    if left > ACORN_MAX_SHARE * points and not is_large:
+        return engine.SearchParams(quantization=rescore, hnsw_ef=EF_WIDE)
     if left <= FULL_SCAN_MAX_POINTS:
         return engine.SearchParams(exact=True)
-    return engine.SearchParams(quantization=rescore, hnsw_ef=EF_ACORN, acorn=ACORN)
+    ef = EF_ACORN_LARGE if is_large else EF_ACORN
+    return engine.SearchParams(quantization=rescore, hnsw_ef=ef, acorn=ACORN)
 
 
 def _request(
