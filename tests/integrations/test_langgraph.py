@@ -469,7 +469,8 @@ async def test_a_person_approves_calls_of_sensitive_tools(desk, decision, result
     assert state["messages"][-1].text == "Done."
 
 
-def test_a_person_puts_another_tool_in_place_of_a_call(desk):
+def waiting_for_approval(desk):
+    """A run that waits for a person's decision on `send_mail`."""
     run = Run(
         desk,
         calls("send_mail", to="Ana"),
@@ -477,6 +478,11 @@ def test_a_person_puts_another_tool_in_place_of_a_call(desk):
         approve=lambda spec: spec.name == "send_mail",
     )
     run.ask(MAIL)
+    return run
+
+
+def test_a_person_puts_another_tool_in_place_of_a_call(desk):
+    run = waiting_for_approval(desk)
     edited = {"name": "read_mail", "args": {"to": "Bob"}}
     state = run.go(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
     said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
@@ -494,13 +500,7 @@ def test_a_person_puts_another_tool_in_place_of_a_call(desk):
     ids=["type", "count", "edit", "shape"],
 )
 def test_a_decision_that_cannot_be_read_is_asked_for_again(desk, answer, field):
-    run = Run(
-        desk,
-        calls("send_mail", to="Ana"),
-        AIMessage("Done."),
-        approve=lambda spec: spec.name == "send_mail",
-    )
-    run.ask(MAIL)
+    run = waiting_for_approval(desk)
     run.go(Command(resume=answer))
     [asked] = run.graph.get_state(run.config).interrupts
     assert field in asked.value["error"]

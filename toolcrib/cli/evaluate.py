@@ -166,7 +166,8 @@ def capabilities(
 
     settings = load_settings(context.obj)
     registry = CapabilityRegistry.of(config or settings.capabilities.file)
-    turns = read_labelled(file, "capabilities", split, lambda _: [each.name for each in registry])
+    names = [each.name for each in registry]
+    turns = read_labelled(file, "capabilities", split, lambda _: names)
     selector = build.capability_selector(registry, settings)
 
     def choose(turn: Turn) -> Choice:

@@ -197,8 +197,7 @@ class Router:
         # With a sensitivity ceiling the context decides whether a model may read the turn.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(request, query, own)
-        may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
-        may_ask = may_ask and self._may_show_history(turn)
+        may_ask = self._may_ask_model(turn, context)
         pending = pending or self._begin_agent(turn, query if may_ask else None, budget)
         if context.smalltalk is None:
             selection = self._tools(request, for_tools, may_ask=may_ask)
@@ -354,9 +353,9 @@ class Router:
 
     def _reader(self, turn: Turn, known: Context) -> ContextReader | None:
         """Reader of contexts by a language model; None if a message is above the ceiling."""
-        if self.reader is None or is_above(known.sensitivity, turn.max_sensitivity):
+        if self.reader is None or not self._may_ask_model(turn, known):
             return None
-        return self.reader if self._may_show_history(turn) else None
+        return self.reader
 
     def _clause_needs(self, request: _Request) -> tuple[str, ...]:
         """Need of each clause of a turn; empty if no clause begins with an order.
@@ -418,6 +417,11 @@ class Router:
         return self._are_below_ceiling(
             turn, (*(each.content for each in shown_messages(turn)), turn.text)
         )
+
+    def _may_ask_model(self, turn: Turn, context: Context) -> bool:
+        """True if the turn and its history are within the turn's ceiling."""
+        is_within = not is_above(context.sensitivity, turn.max_sensitivity)
+        return is_within and self._may_show_history(turn)
 
     def _may_show_history(self, turn: Turn) -> bool:
         """True if all earlier messages are within the turn's ceiling, or no model reads them.

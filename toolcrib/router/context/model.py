@@ -498,9 +498,8 @@ class SemanticDetector(HeuristicDetector):
             confidence = confidences["intent"] if labels["intent"] in stated.labels else 0.0
             labels["intent"] = stated.labels[0]
             confidences["intent"] = max(confidence, STATED_CONFIDENCE)
-        urgency = self._urgency(words)
-        if not is_read and urgency.label == "high":
-            # The vector of a text in another language says little of it.
+        # The vector of a text in another language says little of it.
+        if not is_read and (urgency := self._urgency(words)).label == "high":
             labels["urgency"], confidences["urgency"] = urgency.label, urgency.confidence
 
     def _smalltalk_alone(
@@ -546,7 +545,9 @@ class SemanticDetector(HeuristicDetector):
             return None
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
-        if is_command(words, indexes) or (rest.is_question and kind != ASSISTANT):
+        if kind is None or is_command(words, indexes):
+            return None
+        if rest.is_question and kind != ASSISTANT:
             return None
         if not rest.smalltalk and self._urgency(words).label == "high":
             # A vector does not outvote what is stated.
