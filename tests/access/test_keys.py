@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from contextlib import closing
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.access.keys import ANYONE, Grant, KeyRing, RateLimiter
 from toolcrib.clock import ManualClock
-from toolcrib.errors import QueryError, StoreDamagedError, UnauthenticatedError
+from toolcrib.errors import QueryError, RateLimitedError, StoreDamagedError, UnauthenticatedError
 from toolcrib.records.codec import as_json
 from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
@@ -238,3 +239,46 @@ def test_a_key_that_says_more_than_is_understood_is_not_believed(ring, records_d
     records_db.put("keys", DbRow(key.id, kept.at, {**kept.body, "grant": grant}))
     with pytest.raises(StoreDamagedError, match=f"{key.id}' cannot be read .grant.only_on"):
         ring.verify(text)
+
+
+def count_until_refused(rates, key_id, grant):
+    """Number of counted requests, and seconds until the next."""
+    for counted in range(100):
+        try:
+            rates.count(key_id, grant)
+        except RateLimitedError as error:
+            return counted, error.retry_after_s
+    raise AssertionError("nothing was refused")
+
+
+@pytest.mark.parametrize("jump", [DAY_S, -DAY_S])
+def test_a_clock_that_is_set_neither_lifts_a_limit_nor_locks_anybody_out(monkeypatch, jump):
+    rates, now = RateLimiter("3/hour"), time.time
+    assert count_until_refused(rates, "a", Grant())[0] == 3
+    monkeypatch.setattr(time, "time", lambda: now() + jump)
+    counted, retry_after_s = count_until_refused(rates, "a", Grant())
+    assert counted == 0
+    assert 0 < retry_after_s <= 3600
+
+
+def test_a_limit_holds_for_the_last_period(monkeypatch):
+    rates, now = RateLimiter("2/minute"), time.monotonic()
+    for seconds, refused_s in [(0, None), (40, None), (50, 10), (61, None), (99, 1), (101, None)]:
+        monkeypatch.setattr(time, "monotonic", lambda at=now + seconds: at)
+        if refused_s is None:
+            rates.count("a", Grant())
+            continue
+        with pytest.raises(RateLimitedError) as refused:
+            rates.count("a", Grant())
+        assert refused.value.retry_after_s == pytest.approx(refused_s)
+
+
+def test_a_keys_own_rate_holds_for_it_alone_and_who_needs_no_key_has_none():
+    rates = RateLimiter("1/hour")
+    assert count_until_refused(rates, "a", Grant(rate="2/hour"))[0] == 2
+    assert count_until_refused(rates, "b", Grant())[0] == 1
+    for _ in range(5):
+        rates.count(ANYONE.key_id, ANYONE.grant)
+    unlimited = RateLimiter()
+    for _ in range(5):
+        unlimited.count("a", Grant())

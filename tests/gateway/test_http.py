@@ -280,6 +280,16 @@ async def test_a_revoked_key_stops_to_work(guarded):
         await until(is_out)
 
 
+async def test_a_key_reaches_its_rate(guarded):
+    url, ring, _ = guarded
+    _, text = ring.create("busy", Grant(rate="2/hour"))
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {text}"}) as client:
+        answers = [await client.post(url, json={}) for _ in range(3)]
+    assert [each.status_code == 429 for each in answers] == [False, False, True]
+    assert answers[2].json()["error"] == "rate-limited"
+    assert 3500 < int(answers[2].headers["retry-after"]) <= 3600
+
+
 @pytest.mark.slow
 async def test_a_key_gets_its_profile(tmp_path):
     behind = Behind(tmp_path)

@@ -1,4 +1,4 @@
-"""Authenticator: whom the service takes a caller for, and how often it may ask."""
+"""Authenticator: whom the service takes a caller for."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from toolcrib.access.keys import ANYONE, Caller, Grant, KeyRing
-from toolcrib.errors import OverloadedError, RateLimitedError, UnauthenticatedError
+from toolcrib.access.keys import Caller, Grant, KeyRing
+from toolcrib.errors import OverloadedError, UnauthenticatedError
 from toolcrib.http import Anyone
 from toolcrib.http.app import ENDPOINTS
 from toolcrib.http.authenticator import (
@@ -20,7 +20,6 @@ from toolcrib.http.authenticator import (
     CALLER_TTL_S,
     MAX_VERIFICATIONS,
     Authenticator,
-    RateLimiter,
 )
 from toolcrib.http.workers import Workers
 
@@ -257,49 +256,3 @@ async def test_a_store_that_hangs_collects_no_verifications_without_end(gated):
         await authenticator.caller(with_key("tc_" + "f" * 12 + "_" + "0" * 64))
     for each in waiting:
         each.cancel()
-
-
-DAY_S = 86_400
-
-
-def count_until_refused(rates, caller):
-    """Number of counted requests, and seconds until the next."""
-    for taken in range(100):
-        try:
-            rates.count(caller)
-        except RateLimitedError as error:
-            return taken, error.retry_after_s
-    raise AssertionError("nothing was refused")
-
-
-@pytest.mark.parametrize("jump", [DAY_S, -DAY_S])
-def test_a_clock_that_is_set_neither_lifts_a_limit_nor_locks_anybody_out(monkeypatch, jump):
-    rates, caller, now = RateLimiter("3/hour"), Caller("a", "test", Grant()), time.time
-    assert count_until_refused(rates, caller)[0] == 3
-    monkeypatch.setattr(time, "time", lambda: now() + jump)
-    taken, retry_after_s = count_until_refused(rates, caller)
-    assert taken == 0
-    assert 0 < retry_after_s <= 3600
-
-
-def test_a_limit_holds_for_the_last_period(monkeypatch):
-    rates, caller, now = RateLimiter("2/minute"), Caller("a", "test", Grant()), time.monotonic()
-    for seconds, refused_s in [(0, None), (40, None), (50, 10), (61, None), (99, 1), (101, None)]:
-        monkeypatch.setattr(time, "monotonic", lambda at=now + seconds: at)
-        if refused_s is None:
-            rates.count(caller)
-            continue
-        with pytest.raises(RateLimitedError) as refused:
-            rates.count(caller)
-        assert refused.value.retry_after_s == pytest.approx(refused_s)
-
-
-def test_a_keys_own_rate_holds_for_it_alone_and_who_needs_no_key_has_none():
-    rates = RateLimiter("1/hour")
-    assert count_until_refused(rates, Caller("a", "test", Grant(rate="2/hour")))[0] == 2
-    assert count_until_refused(rates, Caller("b", "test", Grant()))[0] == 1
-    for _ in range(5):
-        rates.count(ANYONE)
-    unlimited = RateLimiter(None)
-    for _ in range(5):
-        unlimited.count(Caller("a", "test", Grant()))

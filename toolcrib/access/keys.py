@@ -1,4 +1,4 @@
-"""API keys: grants, and a key ring that creates, verifies and revokes keys, stored as hashes."""
+"""API keys: grants, rates, and a key ring that creates, verifies and revokes hashed keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hmac
 import re
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,13 @@ from pydantic import Field, ValidationError, model_validator
 
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, UnauthenticatedError
+from toolcrib.errors import (
+    ForbiddenError,
+    QueryError,
+    RateLimitedError,
+    StoreDamagedError,
+    UnauthenticatedError,
+)
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.records.codec import FrozenModel, in_words
 from toolcrib.records.scope import DEFAULT_NAMESPACE, Names, lowest
@@ -33,6 +40,12 @@ KEY_BYTES = 512
 KEY_CACHE_S = 1.0
 """Seconds that a looked-up key is cached. A revoked key stops within two seconds, even where
 callers are cached again."""
+
+MAX_COUNTED_KEYS = 100_000
+"""Keys whose requests are counted; of more, the longest unused are dropped."""
+
+PERIODS_S = {"second": 1, "minute": 60, "hour": 3600}
+"""Seconds of a rate's period."""
 
 KEY_TEXT = re.compile(r"tc_([0-9a-f]{12})_([0-9a-f]{64})")
 
@@ -127,6 +140,35 @@ class Caller:
 
 ANYONE = Caller("", "anyone", Grant(namespaces=(ALL_NAMESPACES,), access="write"))
 """Caller where a service asks for no key."""
+
+
+class RateLimiter:
+    """Rate limits of keys; `default` is the rate of a key without its own."""
+
+    def __init__(self, default: str | None = None) -> None:
+        self._default = default
+        self._request_times: BoundedMap[str, deque[float]] = BoundedMap(MAX_COUNTED_KEYS)
+
+    def count(self, key_id: str, grant: Grant) -> None:
+        """Count one request; callers without a key have no limit.
+
+        Raises:
+            RateLimitedError: the key reached its limit.
+        """
+        rate = grant.rate or self._default
+        if rate is None or key_id == ANYONE.key_id:
+            return
+        most, _, period = rate.partition("/")
+        now, counted = time.monotonic(), self._request_times.get_or_make(key_id, deque[float])
+        begin = now - PERIODS_S[period]
+        while counted and counted[0] <= begin:
+            counted.popleft()
+        if len(counted) >= int(most):
+            raise RateLimitedError(
+                f"this key may send {most} requests a {period}; wait a little",
+                retry_after_s=max(0.05, counted[0] - begin),
+            )
+        counted.append(now)
 
 
 def intersection(granted: Scope, requested: Scope | None) -> Scope:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +16,22 @@ from fastmcp.server.auth import AccessToken, TokenVerifier
 from mcp.server.auth.routes import create_protected_resource_routes
 from pydantic import AnyHttpUrl
 from starlette.middleware import Middleware
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
 
-from toolcrib.access.keys import Grant, KeyRing, intersection
+from toolcrib.access.keys import Grant, KeyRing, RateLimiter, intersection
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
-from toolcrib.errors import ServiceError, ServiceUnavailableError, StoreError
+from toolcrib.errors import (
+    RateLimitedError,
+    ServiceError,
+    ServiceUnavailableError,
+    StoreError,
+)
 from toolcrib.gateway.config import profile_filter
+from toolcrib.problems import retry_after, slug_of
 from toolcrib.records import Scope
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import ProfileSettings
@@ -93,7 +101,7 @@ class KeyVerifier(TokenVerifier):
     def get_middleware(self) -> list[Any]:
         """Middleware around FastMCP's endpoints."""
         theirs = cast("Callable[[], list[Any]]", super().get_middleware)
-        return [Middleware(_CredentialsMiddleware, self), *theirs()]
+        return [Middleware(_CredentialsMiddleware, self), *theirs(), Middleware(_RateMiddleware)]
 
     async def headers(self, given: Headers) -> Headers:
         """Headers of a request; until keys are required, with a token for anonymous callers.
@@ -148,6 +156,25 @@ class _CredentialsMiddleware:
             has_any = any(name.lower() == AUTHORIZATION for name, _ in scope["headers"])
             send = _with_explanation(send, WRONG_CREDENTIALS if has_any else NO_CREDENTIALS)
         await self._app(scope, receive, send)
+
+
+class _RateMiddleware:
+    """Middleware that refuses messages above the rate of their key."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self._rates = app, RateLimiter()
+
+    async def __call__(self, scope: Request, receive: Receive, send: Send) -> None:
+        token = getattr(scope.get("user"), "access_token", None)
+        if isinstance(token, KeyToken) and scope["method"] == "POST":
+            try:
+                self._rates.count(token.client_id, token.grant)
+            except RateLimitedError as error:
+                about = {"error": slug_of(type(error)), "error_description": str(error)}
+                headers = {"Retry-After": str(math.ceil(retry_after(error) or 1))}
+                answer = JSONResponse(about, HTTPStatus.TOO_MANY_REQUESTS, headers)
+                return await answer(scope, receive, send)
+        return await self._app(scope, receive, send)
 
 
 def _with_explanation(send: Send, reason: str) -> Send:

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.access.keys import ANYONE
+from toolcrib.access.keys import ANYONE, RateLimiter
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.errors import (
     DeadlineError,
@@ -33,7 +33,7 @@ from toolcrib.errors import (
     TooLargeError,
     ToolcribError,
 )
-from toolcrib.http.authenticator import Authenticator, Callers, RateLimiter
+from toolcrib.http.authenticator import Authenticator, Callers
 from toolcrib.http.context import RequestContext, header, is_upload
 from toolcrib.http.errors import on_error, on_http, problem_response
 from toolcrib.http.openapi import DOCS_POLICY, docs_page, document
@@ -270,7 +270,7 @@ class _Admission:
     def _admit(self, scope: Scope, context: RequestContext) -> None:
         """Check rate and namespace of the caller; raises to refuse the request."""
         context.turned_away = "rate"
-        self._rates.count(context.caller)
+        self._rates.count(context.caller.key_id, context.caller.grant)
         context.turned_away = "namespace"
         context.namespace = check_name(
             context.caller.namespace(header(scope, "toolcrib-namespace"))

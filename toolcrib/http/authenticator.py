@@ -1,11 +1,10 @@
-"""Authenticator: keys of requests, their callers and rate limits."""
+"""Authenticator: keys of requests, and their callers."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import time
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -19,7 +18,6 @@ from toolcrib.caches import BoundedMap
 from toolcrib.errors import (
     ForbiddenError,
     OverloadedError,
-    RateLimitedError,
     UnauthenticatedError,
 )
 from toolcrib.http.context import header
@@ -36,10 +34,6 @@ MAX_VERIFICATIONS = 256
 
 MAX_CALLERS_BYTES = 16 * 2**20
 """Size of the cache of callers: some 30,000, fewer with grants of many servers."""
-
-MAX_COUNTED_KEYS = 100_000
-PERIODS_S = {"second": 1, "minute": 60, "hour": 3600}
-"""Seconds of a rate's period."""
 
 
 class Anyone:
@@ -129,34 +123,6 @@ class Authenticator:
             del self._running[digest]
         self._known[digest] = until, caller
         return caller
-
-
-class RateLimiter:
-    """Rate limits of keys; `default` is the rate of a key without its own."""
-
-    def __init__(self, default: str | None) -> None:
-        self._default = default
-        self._request_times: BoundedMap[str, deque[float]] = BoundedMap(MAX_COUNTED_KEYS)
-
-    def count(self, caller: Caller) -> None:
-        """Count one request."""
-        rate = caller.grant.rate or self._default
-        if rate is None or caller is ANYONE:
-            return
-        most, _, period = rate.partition("/")
-        now, counted = (
-            time.monotonic(),
-            self._request_times.get_or_make(caller.key_id, deque[float]),
-        )
-        begin = now - PERIODS_S[period]
-        while counted and counted[0] <= begin:
-            counted.popleft()
-        if len(counted) >= int(most):
-            raise RateLimitedError(
-                f"this key may send {most} requests a {period}; wait a little",
-                retry_after_s=max(0.05, counted[0] - begin),
-            )
-        counted.append(now)
 
 
 def _key(scope: Mapping[str, Any]) -> str:
