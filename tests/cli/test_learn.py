@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tests.router.conftest import free_of_models
 from toolcrib import Crib, ToolSpec
 from toolcrib.cli.learn import learn
+from toolcrib.errors import SourceError
 from toolcrib.router.decision_log import JsonLinesLog
 from toolcrib.router.settings import TelemetrySettings
 
@@ -83,6 +84,12 @@ def test_where_learning_is_off_it_can_still_be_looked_at(store, monkeypatch):
     done = run(store, "--status")
     assert "learning.enabled is off" in done.stderr
     assert "3 observations" in done.stdout
+
+
+def test_a_file_of_other_records_is_no_log(store, tmp_path):
+    (tmp_path / "calls.jsonl").write_text('{"kind": "call", "tool": "chat/post"}\n')
+    with pytest.raises(SourceError, match="no decision"):
+        run(store, "--from", str(tmp_path / "calls.jsonl"))
 
 
 def test_one_thing_is_done_at_a_time(store):

@@ -160,13 +160,13 @@ class TestWrongUsage:
     def test_an_empty_log(self, tmp_path):
         path = tmp_path / "empty.jsonl"
         path.touch()
-        with pytest.raises(SourceError, match="holds no decision yet") as caught:
+        with pytest.raises(SourceError, match="holds no decision") as caught:
             run(str(path))
         assert exit_code(caught.value) == 2
 
     def test_a_log_of_feedback_alone(self, tmp_path):
         path = logged(tmp_path / "a.jsonl", said(route="tools"))
-        with pytest.raises(SourceError, match="no decision that can be read"):
+        with pytest.raises(SourceError, match="holds no decision"):
             run(path)
 
     def test_a_page_that_cannot_be_written(self, log, tmp_path):

@@ -351,8 +351,8 @@ def logged_records(
         )
     with closing(opened):
         records = list(opened.read())
-    if not records:
-        reason = "holds no decision yet" if Path(path).exists() else "there is no such log"
+    if not any(record.get("kind") == "decision" for record in records):
+        reason = "holds no decision" if Path(path).exists() else "there is no such log"
         writer = "only while telemetry.path names it; a service has its own log (--url)"
         raise SourceError(path, "", f"{reason}; it is written {writer}")
     return path, records
