@@ -21,8 +21,8 @@ from typing import Any
 from corpora import rows, specs
 
 from toolcrib import ToolSpec
-from toolcrib.indexers.audit import audit, audit_all
-from toolcrib.indexers.audit.findings import SEVERITIES
+from toolcrib.audit import audit, audit_all
+from toolcrib.audit.findings import SEVERITIES
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT / "data" / "cases"

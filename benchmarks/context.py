@@ -25,8 +25,8 @@ from corpora import rows
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from toolcrib import Context, Crib, Settings
-from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.rules import HeuristicDetector
+from toolcrib.context.entities import EntityFinder
+from toolcrib.context.rules import HeuristicDetector
 
 RESULTS = Path(__file__).resolve().parent / "results" / "context.json"
 

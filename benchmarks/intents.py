@@ -33,12 +33,12 @@ from rich.table import Table
 
 from toolcrib import Crib
 from toolcrib.build import make_dense
+from toolcrib.context.classifier import fit_classifier
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.dataset import with_shots
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.measures import expected_error, reliability_bins
 from toolcrib.records import ToolSpec
-from toolcrib.router.context.classifier import fit_classifier
 from toolcrib.settings import Settings
 
 SETS = ("clinc150", "banking77-oos")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader
 
-from toolcrib.evaluation.report.charts import LOOKS, Axis, Curve, curve_chart, round_steps
+from toolcrib.report.charts import LOOKS, Axis, Curve, curve_chart, round_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -286,7 +286,7 @@ def draw_scale(result: Mapping[str, Any]) -> str:
     ]
     said = "Milliseconds of the engine part of a search (p50) over the number of tools"
     drawing = curve_chart(said, curves, axes, ticks, "tools")
-    template = Environment(loader=PackageLoader("toolcrib.evaluation.report", "."), autoescape=True)
+    template = Environment(loader=PackageLoader("toolcrib.report", "."), autoescape=True)
     svg = str(template.get_template("svg.jinja").module.svg(drawing)).strip()
     for name, colour in {**COLOURS, **{f"s{n}": c for n, c in enumerate(LINES)}}.items():
         svg = svg.replace(f"var(--{name})", colour)

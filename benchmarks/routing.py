@@ -23,8 +23,8 @@ from rich.table import Table
 
 from toolcrib import Collection, Crib, Passage, ToolSpec, Turn
 from toolcrib.build import make_dense
-from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.rules import HeuristicDetector
+from toolcrib.context.entities import EntityFinder
+from toolcrib.context.rules import HeuristicDetector
 from toolcrib.settings import load_settings
 
 TOOLS, PASSAGES = 10_000, 50_000

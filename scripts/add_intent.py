@@ -2,7 +2,7 @@
 
     python scripts/add_intent.py design
 
-The texts of the intent are in toolcrib/router/context/presets/intent.yaml. Only the new class of
+The texts of the intent are in toolcrib/context/presets/intent.yaml. Only the new class of
 the head is fitted: the weights of the other classes stay. Run scripts/fit_context.py afterwards.
 A complete training (scripts/fit_turns.py) has the intent as it has all others.
 """
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from toolcrib.context.classifier import STRETCH, TURNS, TurnClassifier
+from toolcrib.context.labels import label_sets
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.numerics import softmax
-from toolcrib.router.context.classifier import STRETCH, TURNS, TurnClassifier
-from toolcrib.router.context.labels import label_sets
 
 L2_PENALTY = 1.0
 

@@ -31,8 +31,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from toolcrib import ToolSpec
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
-from toolcrib.indexers.audit.classifier import (
+from toolcrib.audit.classifier import (
     AUDITED_KINDS,
     BUCKETS,
     MODEL_FOLDER,
@@ -43,7 +42,8 @@ from toolcrib.indexers.audit.classifier import (
     sentences,
     statements,
 )
-from toolcrib.indexers.audit.normalise import normalise
+from toolcrib.audit.normalise import normalise
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.training.export import export, restore
 

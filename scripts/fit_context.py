@@ -3,7 +3,7 @@
     python scripts/fit_context.py [--check]
 
 What the classifier of turns tells (scripts/fit_turns.py, first) is not fitted again.
-Run it whenever a file in toolcrib/router/context/presets or an encoder changes; a test fails
+Run it whenever a file in toolcrib/context/presets or an encoder changes; a test fails
 until then. `--check` only says whether it must be run.
 """
 
@@ -13,11 +13,11 @@ import argparse
 import sys
 
 from toolcrib.build import make_dense
-from toolcrib.router.context.classifier import shipped_turn_classifier
-from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.labels import label_sets
-from toolcrib.router.context.model import (
+from toolcrib.context.classifier import shipped_turn_classifier
+from toolcrib.context.cues import load_cues
+from toolcrib.context.entities import EntityFinder
+from toolcrib.context.labels import label_sets
+from toolcrib.context.model import (
     MODEL_FILE,
     fit_context,
     identity_of,

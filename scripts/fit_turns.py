@@ -3,7 +3,7 @@
     python scripts/fit_turns.py [--bug-titles FILE]
     python scripts/fit_turns.py --folder FOLDER
 
-Run it whenever labels in toolcrib/router/context/presets change; a test fails until then. It takes
+Run it whenever labels in toolcrib/context/presets change; a test fails until then. It takes
 the extra `train`. First it is trained on each half of the texts, to learn from the other half how
 sure it may be; then on all. `--bug-titles` names titles of public bug reports, one a line, as turns
 of intent `debug` (those that ship: 375 of four repositories of the NLBSE 2024 issue reports).
@@ -30,10 +30,10 @@ from network import Epoch, Network, pruned
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
+from toolcrib.context.classifier import HEAD_FILE, STRETCH, TURNS, shipped_turn_classifier
+from toolcrib.context.labels import CONTEXT_FIELDS, LabelSet, label_sets
+from toolcrib.context.model import with_others
 from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder, usable_cores
-from toolcrib.router.context.classifier import HEAD_FILE, STRETCH, TURNS, shipped_turn_classifier
-from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet, label_sets
-from toolcrib.router.context.model import with_others
 from toolcrib.training.export import export
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-from toolcrib.router.context.rules import HeuristicDetector
+from toolcrib.context.rules import HeuristicDetector
 
 for name in (
     "prometheus_client",

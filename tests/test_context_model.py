@@ -10,21 +10,21 @@ import yaml
 from tests.router.conftest import CountingEncoder, free_of_models, write_labels
 from toolcrib import Crib, Settings
 from toolcrib.build import make_dense
-from toolcrib.encoders.base import LanguageBound
-from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import SettingsError
-from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
-from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.model import (
+from toolcrib.context.cues import load_cues
+from toolcrib.context.model import (
     SemanticDetector,
     make_context_model,
     make_detector,
     read_context,
     write_context,
 )
-from toolcrib.router.context.rules import HeuristicDetector
+from toolcrib.context.rules import HeuristicDetector
+from toolcrib.encoders.base import LanguageBound
+from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.errors import SettingsError
+from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
+from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.settings import load_settings
 
 CUES = load_cues()

@@ -14,7 +14,7 @@ PAGE = TESTS.parent / "docs" / "explanation" / "design.md"
 
 ROWS = {
     "3.1 context": {
-        "router/context/test_detector.py": ["clear_intents_are_told"],
+        "context/test_detector.py": ["clear_intents_are_told"],
         "test_sample_turns.py": ["designs_are_told_from_what_only_speaks_of_a_design"],
         "router/test_router_failures.py": ["detecting_writes_no_store_and_looks_nothing_up"],
         "router/test_router.py": ["metadata_state_the_urgency_and_where_a_turn_comes_from"],

@@ -46,9 +46,9 @@ MADE_OF_NAMES = {
 
 MADE_OF_DATA = {
     "toolcrib.guidance.classifiers",
-    "toolcrib.indexers.audit.audit",
-    "toolcrib.indexers.audit.rules",
-    "toolcrib.router.context.pii",
+    "toolcrib.audit.audit",
+    "toolcrib.audit.rules",
+    "toolcrib.context.pii",
     "toolcrib.router.probes",
     "toolcrib.router.recovery",
 }
@@ -240,10 +240,10 @@ def is_linear(pattern: Pattern, text: tuple[str, str, str]) -> bool:
 @pytest.mark.timeout(900)
 def test_every_pattern_is_linear():
     assert {
-        "toolcrib.indexers.audit.rules.rulebook",  # written in YAML
-        "toolcrib.indexers.audit.rules.joined_rulebook",
-        "toolcrib.indexers.documents.chunking._FENCE",  # a method of a pattern
-        "toolcrib.router.context.pii._EMAIL",
+        "toolcrib.audit.rules.rulebook",  # written in YAML
+        "toolcrib.audit.rules.joined_rulebook",
+        "toolcrib.documents.chunking._FENCE",  # a method of a pattern
+        "toolcrib.context.pii._EMAIL",
         "toolcrib.client.transport",  # within a function
     } <= {name for name, _ in patterns()}
     slow = {

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from toolcrib import Crib, Message
+from toolcrib.context.labels import CONTEXT_FIELDS, label_sets
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
 from toolcrib.router.collections import preset
-from toolcrib.router.context.labels import CONTEXT_FIELDS, label_sets
 from toolcrib.store.folder import copy_sparsely
 
 DATA = Path(__file__).parent.parent / "data"

@@ -25,6 +25,7 @@ from toolcrib.store.folder import LazyStore, holds_store, temporary_folder
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
+    from toolcrib.context.by_model import ContextReader
     from toolcrib.indexers.writer import Listener
     from toolcrib.language_models import LanguageModel
     from toolcrib.learning.learner import UsageLearner
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.choices.capabilities import CapabilityRegistry, CapabilitySelector
     from toolcrib.router.choices.questions import QuestionClassifier, QuestionConfig
-    from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.decision_log import DecisionLog
     from toolcrib.store.records_db import RecordsDb
@@ -153,12 +153,12 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
         SettingsError: targets, allowlist or cues cannot be read; or as `language_model`.
         MissingExtraError: as `language_model`.
     """
+    from toolcrib.context.cues import load_cues
     from toolcrib.router.choices.agent_model import AgentClassifier
     from toolcrib.router.choices.agents import AgentRouter, DecisionCache
     from toolcrib.router.choices.allowlist import Allowlist, load_allowlist
     from toolcrib.router.choices.evidence import EvidenceReader
     from toolcrib.router.choices.targets import load_targets
-    from toolcrib.router.context.cues import load_cues
 
     own = settings.agents
     is_preset = own.targets in {None, PRESET}
@@ -326,8 +326,8 @@ def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader
     """Reader of turns by a language model, if `context.detector` is `llm`."""
     if settings.context.detector != "llm":
         return None
-    from toolcrib.router.context.by_model import ContextReader
-    from toolcrib.router.context.labels import label_sets
+    from toolcrib.context.by_model import ContextReader
+    from toolcrib.context.labels import label_sets
 
     model = _require_model(settings, "context", models, "context.detector is llm")
     return ContextReader(model, label_sets(settings.context.labels))

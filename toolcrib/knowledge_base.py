@@ -37,12 +37,12 @@ from toolcrib.store.folder import LazyStore
 from toolcrib.store.payload import read_passage
 
 if TYPE_CHECKING:
-    from toolcrib.indexers.copier import Copier
     from toolcrib.indexers.integrity import Discrepancy
     from toolcrib.indexers.sync import PassageEntry, ReadSources
     from toolcrib.indexers.writer import Listener
     from toolcrib.records import IndexReport
     from toolcrib.retrieval.passages import PassageRetriever
+    from toolcrib.store.copier import Copier
 
 
 class KnowledgeBase:
@@ -142,7 +142,7 @@ class KnowledgeBase:
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring a collection up to date with documents, as `Crib.index_docs`."""
-        from toolcrib.indexers.documents.sources import passages
+        from toolcrib.documents.sources import passages
         from toolcrib.indexers.sync import require_entries, require_sources
 
         require_sources(sources, prune=prune)
@@ -275,8 +275,8 @@ class KnowledgeBase:
 
 def passage_copier(dense: DenseEncoder, settings: Settings) -> Copier[Passage]:
     """Copier of all collections and passages of a store, encoded anew."""
-    from toolcrib.indexers.copier import Copier
     from toolcrib.indexers.sync import PassageSync
+    from toolcrib.store.copier import Copier
 
     lexical = LexicalEncoder(settings.lexical)
     identity = {"identity": passage_fingerprint(dense, lexical)}

@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from toolcrib.context.settings import ContextSettings
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
@@ -33,7 +34,6 @@ from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
     AgentSettings,
     CapabilitySettings,
-    ContextSettings,
     KnowledgeSettings,
     Limits,
     OrchestrationMode,
@@ -43,7 +43,7 @@ from toolcrib.router.settings import (
 )
 
 if TYPE_CHECKING:
-    from toolcrib.indexers.documents.converter import ConversionLimits
+    from toolcrib.documents.converter import ConversionLimits
 
 FILE_NAME = "toolcrib.yaml"
 VARIABLE_PREFIX = "TOOLCRIB_"
@@ -173,7 +173,7 @@ class DocumentSettings(_Section):
     @property
     def limits(self) -> ConversionLimits:
         """Limits of time and memory on the conversion of one document."""
-        from toolcrib.indexers.documents.converter import ConversionLimits
+        from toolcrib.documents.converter import ConversionLimits
 
         return ConversionLimits(self.timeout_s, self.memory_mb * 2**20)
 
@@ -437,7 +437,7 @@ class Settings(BaseModel):
             pairs += [(f"the collection {each.name!r}", pair) for pair in each.answers]
         if pairs:
             # Only here, since labels are read from files.
-            from toolcrib.router.context.labels import map_labels, unknown_labels
+            from toolcrib.context.labels import map_labels, unknown_labels
 
             labels = map_labels(self.context.labels, self.context.cues)
             if wrong := [what for what, _ in unknown_labels(pairs, labels)]:

@@ -21,7 +21,6 @@ from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import QueryError, StoreError
-from toolcrib.indexers.copier import Copier
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import passage_copier
@@ -31,6 +30,7 @@ from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import CopyChanges, Layout, Store
+from toolcrib.store.copier import Copier
 from toolcrib.store.folder import LazyStore
 from toolcrib.store.namespaced import NamespacedStore, check_name, namespaces_of
 from toolcrib.store.records_db import DbRow, RecordsDb

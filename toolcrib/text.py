@@ -74,6 +74,21 @@ _STOPWORDS = (
 STOPWORDS = frozenset(_STOPWORDS.split())
 """English words that are no terms; `s` and `t` are what an apostrophe leaves: `team's`, `don't`."""
 
+_EFFECTS: dict[str, str] = {
+    "reads": "check count describe detect explain fetch find get identify inspect list look "
+    "lookup preview query read recognize report retrieve search show track view",
+    "makes": "accept activate add approve assign attach book buy charge connect create deploy "
+    "enable encrypt follow forward give grant increase insert install invite launch lock make "
+    "new open order pay pin place post publish put raise register reply reserve resume schedule "
+    "send set start submit subscribe transfer unblock unmute update upload write",
+    "ends": "archive block cancel clear close deactivate decline decrease decrypt delete destroy "
+    "detach disable disconnect drop end erase kill lower mute pause purge reduce refund reject "
+    "remove reverse revoke rm stop terminate trash undo unfollow uninstall unlock unpin unpublish "
+    "unsubscribe",
+}
+EFFECT_OF = {verb: effect for effect, verbs in _EFFECTS.items() for verb in verbs.split()}
+"""Effect of a verb: `reads`, `makes` or `ends`."""
+
 _WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
 _PLURAL_S = re.compile(r"(?<=[^s'])s\Z")
 

@@ -39,7 +39,6 @@ from toolcrib.store.filters import Filter, all_of, from_scope, matches, parts_by
 from toolcrib.store.payload import FACET_FIELDS, count_facets, only_tools, read_tool, tool_payload
 
 if TYPE_CHECKING:
-    from toolcrib.indexers.copier import Copier
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.integrity import Discrepancy
     from toolcrib.indexers.readers.registry import ToolSource
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from toolcrib.indexers.writer import Listener
     from toolcrib.records import Facets, IndexReport
     from toolcrib.records.reports import ToolReadiness, Unready
+    from toolcrib.store.copier import Copier
 
 _MAX_COMPARED_IDS = 20_000
 """Ids compared with an unknown id for the nearest names; takes a tenth of a second."""
@@ -372,9 +372,9 @@ def tool_copier(
     dense: DenseEncoder, settings: Settings, progress: Listener | None = None
 ) -> Copier[ToolSpec]:
     """Copier of all tools of a store, encoded anew."""
-    from toolcrib.indexers.copier import Copier
     from toolcrib.indexers.sync import ToolSync
     from toolcrib.indexers.writer import ignore
+    from toolcrib.store.copier import Copier
 
     lexical = LexicalEncoder(settings.lexical)
     identity = {"identity": tool_fingerprint(dense, lexical, settings)}

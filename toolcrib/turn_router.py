@@ -63,11 +63,11 @@ from toolcrib.router.decision_log import (
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
+    from toolcrib.context.by_model import ContextReader
+    from toolcrib.context.model import ContextModel
+    from toolcrib.context.rules import HeuristicDetector
     from toolcrib.guidance.turns import TurnGuidance
     from toolcrib.router.choices.agents import AgentRouter
-    from toolcrib.router.context.by_model import ContextReader
-    from toolcrib.router.context.model import ContextModel
-    from toolcrib.router.context.rules import HeuristicDetector
     from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
@@ -362,7 +362,7 @@ class TurnRouter:
         settings, dense = self._settings.context, self._tools.dense
         if settings.detector == "heuristic":
             return True
-        from toolcrib.router.context.model import stored_context
+        from toolcrib.context.model import stored_context
 
         kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
         stored = None if kept is None else base64.b64decode(kept)
@@ -370,7 +370,7 @@ class TurnRouter:
 
     def learn_labels(self) -> None:
         """Fit the settings' labels and store the model, as `Crib.learn_labels`."""
-        from toolcrib.router.context.model import is_shipped, write_context
+        from toolcrib.context.model import is_shipped, write_context
 
         with self._making:
             model = self._model()
@@ -405,8 +405,8 @@ class TurnRouter:
             return self._versioned_router[1]
 
     def _make_router(self) -> Router:
+        from toolcrib.context.model import make_detector
         from toolcrib.router.budget import Costs
-        from toolcrib.router.context.model import make_detector
         from toolcrib.router.router import Router
         from toolcrib.router.tools import ToolSelector, ToolStage
 
@@ -461,7 +461,7 @@ class TurnRouter:
 
     def _model(self) -> ContextModel | None:
         """Context model, made once, and again after another process stored a new model."""
-        from toolcrib.router.context.model import make_context_model
+        from toolcrib.context.model import make_context_model
 
         kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
         if self._fitted_context is None or self._fitted_context[0] != kept:

@@ -10,8 +10,8 @@ from tests.router.conftest import free_of_models
 from toolcrib import Crib, ToolSpec
 from toolcrib.access import quarantine as quarantine_module
 from toolcrib.access.quarantine import Quarantine
+from toolcrib.audit import audit, audit_all, blocks
 from toolcrib.errors import ToolChangedError, UnknownToolError
-from toolcrib.indexers.audit import audit, audit_all, blocks
 from toolcrib.records import Enrichment
 from toolcrib.records.codec import as_json
 from toolcrib.records.tools import Skill

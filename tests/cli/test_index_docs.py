@@ -134,7 +134,7 @@ def test_without_its_extra_it_leaves_no_collection(documents, monkeypatch):
     def missing():
         raise MissingExtraError("reading documents", "docs")
 
-    monkeypatch.setattr("toolcrib.indexers.documents.sources.require_docs", missing)
+    monkeypatch.setattr("toolcrib.documents.sources.require_docs", missing)
     done = documents("index-docs", "rules", "--collection", "post")
     assert done.returncode == 5
     assert "toolcrib[docs]" in done.stderr

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from tests.evaluation.report.test_page import Reader
+from tests.report.test_page import Reader
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.choices import Choice, LabelledTurn, measure_choices, read_labelled
-from toolcrib.evaluation.report.decisions import render_choices
 from toolcrib.records import Turn
+from toolcrib.report.decisions import render_choices
 
 
 def turn(name: str, *right: str) -> LabelledTurn:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
+from toolcrib.context.labels import label_sets
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.records import SENSITIVITIES, Collection, Scope, Turn
 from toolcrib.router.collections import (
@@ -18,7 +19,6 @@ from toolcrib.router.collections import (
     preset,
     read_collection_index,
 )
-from toolcrib.router.context.labels import label_sets
 
 DENSE = DeterministicEncoder()
 GARDEN = Collection(name="garden", description="Sowing and pruning.", examples=("When to sow?",))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.retrieval.calibrations import calibration, flat
 from tests.router.conftest import TOOLS, CountingEncoder
 from toolcrib import Crib, Message, Scope, Settings, ToolSpec, Turn
+from toolcrib.context.rules import HeuristicDetector
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.records.codec import as_json
 from toolcrib.router import route
-from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.conversation import (
     MAX_JOINED_CHARS,
     SEARCHED_HEAD_CHARS,

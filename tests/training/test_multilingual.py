@@ -14,13 +14,13 @@ import pytest
 from tests.conftest import ROOT
 from tests.encoders.tiny_bert import Shape, random_weights
 from toolcrib import Crib, ToolSpec
+from toolcrib.context.classifier import other_turn_classifier
+from toolcrib.context.labels import label_sets
+from toolcrib.context.model import is_shipped, make_context_model
 from toolcrib.encoders.base import space_of
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
-from toolcrib.router.context.classifier import other_turn_classifier
-from toolcrib.router.context.labels import label_sets
-from toolcrib.router.context.model import is_shipped, make_context_model
 from toolcrib.settings import Settings
 from toolcrib.training.export import WORD_EMBEDDINGS, Weights, export, restore
 

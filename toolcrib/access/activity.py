@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from toolcrib.context.pii import SECRET_NAME, without_secrets
 from toolcrib.records.codec import adapter, as_json, is_object
 from toolcrib.records.log import GatewayActivity, GatewayCall, GatewayServer
-from toolcrib.router.context.pii import SECRET_NAME, without_secrets
 from toolcrib.router.decision_log import iso_time
 from toolcrib.router.decision_log_db import WriteBehind
 from toolcrib.store.records_db import DbRow, RecordsDb

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
+from toolcrib.audit import audit, audit_all, audit_identity, blocks
 from toolcrib.errors import SourceError, StoreWriteError, ToolChangedError, UnknownToolError
-from toolcrib.indexers.audit import audit, audit_all, audit_identity, blocks
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import FrozenModel, adapter, as_json, in_words

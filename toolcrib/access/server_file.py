@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
+from toolcrib.context.pii import SECRET_NAME, secrets
 from toolcrib.errors import QueryError, SourceError, did_you_mean, nearest
 from toolcrib.indexers.readers.base import Source, is_list
 from toolcrib.indexers.readers.mcp_config import (
@@ -25,7 +26,6 @@ from toolcrib.indexers.readers.mcp_config import (
 from toolcrib.indexers.readers.parsing import parse_json, parse_toml
 from toolcrib.records.codec import is_object, object_of
 from toolcrib.records.log import ConfiguredServer
-from toolcrib.router.context.pii import SECRET_NAME, secrets
 from toolcrib.store.folder import write_atomically, write_errors
 
 SWITCHES = ("disabled", "enabled")

@@ -17,6 +17,7 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.access.keys import ALL_NAMESPACES, MAX_KEY_DAYS, MIN_KEY_DAYS, Grant, KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
+from toolcrib.audit import audit_all, blocks
 from toolcrib.cli.opening import (
     GATEWAY_STORE,
     gateway_store,
@@ -56,7 +57,6 @@ from toolcrib.errors import (
     UnknownToolError,
     nearest,
 )
-from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec

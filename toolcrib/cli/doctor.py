@@ -18,6 +18,7 @@ from toolcrib import build
 from toolcrib.cli.opening import remote_crib, service_of
 from toolcrib.cli.options import Json, StoreOption, Url
 from toolcrib.cli.output import print_health, print_json
+from toolcrib.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.crib import Crib
 from toolcrib.encoders.registry import RUNTIMES
 from toolcrib.errors import (
@@ -34,7 +35,6 @@ from toolcrib.errors import (
 )
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.retrieval.rerank import ModelReranker
-from toolcrib.router.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.folder import require_space
 
@@ -163,7 +163,7 @@ READS_MORE = {
 
 
 def _check_context(settings: Settings, health: Health) -> None:
-    from toolcrib.router.context.entities import EntityFinder
+    from toolcrib.context.entities import EntityFinder
 
     facts = health.facts["context"] = {}
     for module, (what, there, off) in READS_MORE.items():

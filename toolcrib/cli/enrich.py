@@ -15,11 +15,11 @@ from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
+from toolcrib.audit import audit_all, blocks
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, read_tools
 from toolcrib.cli.output import count_of, err, out, print_json, print_refusals
 from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SettingsError
-from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.enricher import (
     Enricher,
     EnrichmentFile,

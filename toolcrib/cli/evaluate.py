@@ -207,7 +207,7 @@ def _show_choices(
     kind: str, results: Sequence[ChoiceResult], *, html: Path | None, json: bool
 ) -> None:
     if html is not None:
-        from toolcrib.evaluation.report.decisions import render_choices
+        from toolcrib.report.decisions import render_choices
 
         write_file(html, render_choices(kind, results))
     if json:
@@ -344,7 +344,7 @@ def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -
         with write_errors(run_out):
             write_runs(found, run_out)
     if report is not None:
-        from toolcrib.evaluation.report.page import render
+        from toolcrib.report.page import render
 
         write_file(report, render(found))
 
@@ -725,7 +725,7 @@ def report(
     if not summary.decisions:
         raise SourceError(path, "", "holds records, but no decision that can be read")
     if html is not None:
-        from toolcrib.evaluation.report.decisions import render_decisions
+        from toolcrib.report.decisions import render_decisions
 
         write_file(html, render_decisions(summary))
     if json:

@@ -215,7 +215,7 @@ def index_docs(
 
 
 def _read_documents(settings: Settings, sources: list[str], collection: str) -> ReadSources:
-    from toolcrib.indexers.documents.sources import passages
+    from toolcrib.documents.sources import passages
 
     limits, tokens = settings.documents.limits, settings.documents.max_tokens
     found = passages(*sources, collection=collection, max_tokens=tokens, limits=limits)

@@ -87,7 +87,7 @@ def lint(
             progress=progress,
         )
     if html is not None:
-        from toolcrib.evaluation.report.lint import render_lint
+        from toolcrib.report.lint import render_lint
 
         write_file(html, render_lint(report))
     if json:

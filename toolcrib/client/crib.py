@@ -231,7 +231,7 @@ class RemoteCrib:
     ) -> IndexReport:
         """As `Crib.index_docs`."""
         # The loaders import parsers of every format, which other methods do not need.
-        from toolcrib.indexers.documents.sources import passages
+        from toolcrib.documents.sources import passages
         from toolcrib.settings import DocumentSettings
 
         preset(collection)

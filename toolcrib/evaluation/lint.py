@@ -14,11 +14,11 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from toolcrib import build
+from toolcrib.audit import Severity, audit_all
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.language import language_of
 from toolcrib.extras import require_extra
-from toolcrib.indexers.audit import Severity, audit_all
 from toolcrib.indexers.points import clean
 from toolcrib.integrations.providers import Definition, Provider, refusals
 from toolcrib.records import ToolSpec

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolcrib.access.quarantine import DANGEROUS_REASON, LockFile, Quarantine
+from toolcrib.audit import blocks, is_warning
 from toolcrib.errors import UnknownToolError
 from toolcrib.gateway.config import file_stamp
-from toolcrib.indexers.audit import blocks, is_warning
 from toolcrib.records import ToolSpec
 from toolcrib.records.reports import Finding, Held
 

@@ -24,6 +24,7 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.inbound import x_mcp_header_map
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolcrib.context.pii import without_secrets
 from toolcrib.errors import DeadlineError, ServiceUnavailableError
 from toolcrib.gateway.downstream import ClientRequest, InputAnswer
 from toolcrib.indexers.readers.base import is_object
@@ -40,7 +41,6 @@ from toolcrib.indexers.readers.mcp_session import (
     list_pages,
     open_session,
 )
-from toolcrib.router.context.pii import without_secrets
 
 if TYPE_CHECKING:
     import httpx2

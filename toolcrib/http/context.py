@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from toolcrib.access.keys import ANYONE, Caller, intersection
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.crib import Crib
+from toolcrib.documents.sources import RawDocument
 from toolcrib.errors import DeadlineError, ForbiddenError
 from toolcrib.http.state import ServiceState
 from toolcrib.http.workers import Owner
-from toolcrib.indexers.documents.sources import RawDocument
 from toolcrib.language_models import UsageMeter, count_usage
 from toolcrib.records import Passage, Refusal, Scope
 from toolcrib.records.scope import DEFAULT_NAMESPACE

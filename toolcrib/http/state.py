@@ -14,9 +14,9 @@ from weakref import WeakSet, WeakValueDictionary
 
 from toolcrib import build
 from toolcrib.access.activity import ActivityReader
+from toolcrib.documents.converter import Converters
 from toolcrib.errors import EncoderError, ServiceUnavailableError
 from toolcrib.http.workers import Shares, Workers
-from toolcrib.indexers.documents.converter import Converters
 from toolcrib.records import ServiceInfo
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings

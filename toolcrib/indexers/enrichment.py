@@ -282,7 +282,7 @@ def _enrichment_of(line: EnrichmentLine, texts: Mapping[str, tuple[str, ...]]) -
 
 def _blocked_places(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
     """Places of texts that the audit blocks, each with its rule."""
-    from toolcrib.indexers.audit import audit
+    from toolcrib.audit import audit
 
     blocking = (
         each

@@ -15,7 +15,7 @@ from toolcrib.retrieval.options import SearchOptions
 from toolcrib.router.settings import DEFAULT_LIKENESS
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
-from toolcrib.text import name_key, split_identifier
+from toolcrib.text import EFFECT_OF, name_key, split_identifier
 
 MAX_CANDIDATE_TOOLS = 20
 """Candidates of each search: they include an equivalent tool, if there is one, in 97 % of
@@ -39,23 +39,6 @@ OTHER_TYPE_SHARE = 0.5
 SAME_SERVER_LIKENESS = 0.4
 """Increase of the minimum likeness for tools of the same server: their texts are alike
 (createIssue, listIssues), but a server rarely has two equivalent tools."""
-
-EFFECTS: Mapping[str, str] = {
-    "reads": "check count describe detect explain fetch find get identify inspect list look "
-    "lookup preview query read recognize report retrieve search show track view",
-    "makes": "accept activate add approve assign attach book buy charge connect create deploy "
-    "enable encrypt follow forward give grant increase insert install invite launch lock make "
-    "new open order pay pin place post publish put raise register reply reserve resume schedule "
-    "send set start submit subscribe transfer unblock unmute update upload write",
-    "ends": "archive block cancel clear close deactivate decline decrease decrypt delete destroy "
-    "detach disable disconnect drop end erase kill lower mute pause purge reduce refund reject "
-    "remove reverse revoke rm stop terminate trash undo unfollow uninstall unlock unpin unpublish "
-    "unsubscribe",
-}
-"""Verbs by their effect: a tool that reads cannot replace one that writes, nor a tool that creates
-one that removes, however similar their texts."""
-
-EFFECT_OF = {verb: effect for effect, verbs in EFFECTS.items() for verb in verbs.split()}
 
 MAX_FAILED_TOOL_CHARS = 500
 

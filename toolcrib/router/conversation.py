@@ -13,13 +13,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from toolcrib.context.rules import Answer, HeuristicDetector
 from toolcrib.encoders.base import FloatArray
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.turns import head_and_tail, prompt, show_turn, shown_messages
 from toolcrib.records import Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
 from toolcrib.retrieval.legs import has_words
-from toolcrib.router.context.rules import Answer, HeuristicDetector
 from toolcrib.router.probes import file_kind, find_sql
 from toolcrib.text import split_words
 

@@ -18,6 +18,8 @@ import numpy as np
 
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock
+from toolcrib.context.by_model import ContextReader
+from toolcrib.context.rules import REFUSAL, Answer, HeuristicDetector
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError, did_you_mean, nearest
@@ -40,8 +42,6 @@ from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.choices.agents import AgentRouter, PendingTarget
-from toolcrib.router.context.by_model import ContextReader
-from toolcrib.router.context.rules import REFUSAL, Answer, HeuristicDetector
 from toolcrib.router.conversation import (
     CONVERSATION_BY_MODEL,
     ConversationReader,

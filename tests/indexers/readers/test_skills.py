@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.indexers.audit import audit
+from toolcrib.audit import audit
 from toolcrib.indexers.readers.registry import read_source
 from toolcrib.integrations.formats import FORMATS, export, named_ids
 from toolcrib.records import Refusal, ToolSpec

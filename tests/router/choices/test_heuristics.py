@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from toolcrib.build import make_agents
+from toolcrib.context.cues import load_cues
 from toolcrib.records import KnowledgeResult, Message, PassageHit, Turn
 from toolcrib.router.choices.agents import AgentRouter, PendingTarget
 from toolcrib.router.choices.allowlist import load_allowlist
 from toolcrib.router.choices.evidence import EvidenceReader
 from toolcrib.router.choices.targets import load_targets
-from toolcrib.router.context.cues import load_cues
 from toolcrib.router.settings import AgentSettings
 from toolcrib.settings import Settings
 

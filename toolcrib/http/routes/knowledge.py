@@ -23,6 +23,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolcrib.crib import Crib
+from toolcrib.documents.chunking import require_docs
+from toolcrib.documents.loading import kind_of_name
+from toolcrib.documents.sources import BINARY_KINDS, RawDocument
 from toolcrib.errors import ForbiddenError, MissingExtraError, UnknownCollectionError, nearest
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import (
@@ -37,9 +40,6 @@ from toolcrib.http.routing import (
     strict_config,
 )
 from toolcrib.http.uploads import Line, UploadWork, read_upload, respond, split_into_parts
-from toolcrib.indexers.documents.chunking import require_docs
-from toolcrib.indexers.documents.loading import kind_of_name
-from toolcrib.indexers.documents.sources import BINARY_KINDS, RawDocument
 from toolcrib.indexers.sync import PassageEntry
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import (

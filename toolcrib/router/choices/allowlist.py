@@ -12,10 +12,10 @@ from unicodedata import combining, normalize
 import yaml
 from pydantic import Field, field_validator
 
+from toolcrib.context.phrases import PhraseIndex
 from toolcrib.errors import SourceError
 from toolcrib.extras import import_extra
 from toolcrib.records.codec import FrozenModel, read_yaml
-from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.text import TextWords, singular
 
 ALLOWLIST_FILE = Path(__file__).parent / "presets" / "allowlist.yaml"

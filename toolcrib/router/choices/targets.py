@@ -8,9 +8,9 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from toolcrib.context.phrases import PhraseIndex
 from toolcrib.records.codec import FrozenModel, read_yaml
 from toolcrib.router.choices.allowlist import fold
-from toolcrib.router.context.phrases import PhraseIndex
 
 PRESET_TARGETS = Path(__file__).parent / "presets" / "targets.yaml"
 

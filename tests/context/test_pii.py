@@ -1,0 +1,308 @@
+"""Personal data and secrets with their checks, and the sensitivity that they make."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from toolcrib.context.cues import load_cues
+from toolcrib.context.entities import EntityFinder
+from toolcrib.context.pii import PERSONAL, grade_sensitivity, personal_entities, secrets
+from toolcrib.errors import MissingExtraError, SettingsError
+from toolcrib.records import Entity
+from toolcrib.text import split_words
+
+
+def found(text, region=None):
+    return {(entity.type, entity.text) for entity in personal_entities(text, region)}
+
+
+def of_type(kind, text, region=None):
+    return [entity for type_, entity in sorted(found(text, region)) if type_ == kind]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("write to ann@example.com.", ["ann@example.com"]),
+        ("'ann.b+news@mail.example.co.uk', please", ["ann.b+news@mail.example.co.uk"]),
+        ("Jürgen@müller.example", ["Jürgen@müller.example"]),
+        ("clone git@example.com:team/project", []),
+        ("user@localhost, @ann, a @ b.com", []),
+    ],
+)
+def test_a_mail_address_has_a_host_with_a_top_level(text, expected):
+    assert of_type("email", text) == expected
+
+
+@pytest.fixture(params=["by every country's rules", "by form"])
+def rules(request, monkeypatch):
+    """How telephone numbers are checked: with the extra `context`, and without."""
+    if request.param == "by form":
+        monkeypatch.setitem(sys.modules, "phonenumbers", None)
+
+
+@pytest.mark.usefixtures("rules")
+@pytest.mark.parametrize(
+    ("text", "region", "expected"),
+    [
+        ("+1 416-555-0142 or +919820012345", None, ["+1 416-555-0142", "+919820012345"]),
+        ("+0 123 456 789, +1 123 456 7890 and +12345678", None, []),
+        ("reach 212-055-0142", "CA", ["212-055-0142"]),
+        ("room 212-055-0142", "CA", []),
+        ("+44 20 7946 0958 is his", None, ["+44 20 7946 0958"]),
+        ("ask at (415) 555-2671", "US", ["(415) 555-2671"]),
+        ("ask at (415) 555-2671", None, []),
+        ("Elif, 0171 5550199, wants it", None, ["0171 5550199"]),
+        ("call me on 7805551234", None, ["7805551234"]),
+        ("416 60 039 office", None, ["416 60 039"]),
+        ("order 2025550123 is late", "US", []),
+        ("it took 2024-05-03 12 seconds", None, []),
+        ("call 12345", None, []),
+        ("version 1.22.333.4444", None, []),
+    ],
+)
+def test_a_telephone_number_is_valid_or_said_to_be_one(text, region, expected):
+    assert of_type("phone", text, region) == expected
+
+
+def test_a_region_whose_rules_are_not_installed_is_an_error_that_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "phonenumbers", None)
+    EntityFinder(region="US")
+    with pytest.raises(MissingExtraError, match=r"context.region: DE .*'toolcrib\[context\]'"):
+        EntityFinder(region="DE")
+
+
+@pytest.mark.parametrize("region", ["UK", "us", "XX"])
+def test_a_region_that_does_not_exist_is_an_error(region):
+    with pytest.raises(SettingsError, match=f"context.region: .*{region!r}"):
+        EntityFinder(region=region)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4111 1111 1111 1111", ["4111 1111 1111 1111"]),
+        ("card 378282246310005.", ["378282246310005"]),
+        ("4111-1111-1111-1111", ["4111-1111-1111-1111"]),
+        ("5555555555554444 and 30569309025904", ["30569309025904", "5555555555554444"]),
+        ("4111 1111 1111 1112", []),
+        ("9111111111111111", []),
+        ("id-4111111111111111", []),
+        ("411111111111111111111", []),
+    ],
+)
+def test_a_card_has_a_known_length_and_the_right_check_digit(text, expected):
+    assert of_type("card", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("to DE89 3704 0044 0532 0130 00 today", ["DE89 3704 0044 0532 0130 00"]),
+        ("pay gb33bukb20201555555555", ["gb33bukb20201555555555"]),
+        ("DE89 3704 0044 0532 0130 00 now", ["DE89 3704 0044 0532 0130 00"]),
+        ("DE89 3704 0044 0532 0130 01", []),
+        ("AB12 test case five", []),
+    ],
+)
+def test_an_account_has_the_right_check_digits(text, expected):
+    assert of_type("iban", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("it is 536-90-4399", ["536-90-4399"]),
+        ("SSN: 536904399", ["536904399"]),
+        ("social security number 536 90 4399", ["536 90 4399"]),
+        ("it is 666-90-4399", []),
+        ("part 536904399", []),
+    ],
+)
+def test_a_social_security_number_is_one_that_can_be_given(text, expected):
+    assert of_type("ssn", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ping 10.0.0.1, then 203.0.113.7.", ["10.0.0.1", "203.0.113.7"]),
+        ("the net 10.0.0.0/24", ["10.0.0.0/24"]),
+        ("on ::1 and fe80:0:0:0:0:0:0:1", ["::1", "fe80:0:0:0:0:0:0:1"]),
+        ("2001:db8::ff00:42:8329", ["2001:db8::ff00:42:8329"]),
+        ("version 1.2.3.4 and 300.1.1.1", []),
+        ("at 10:30:15, std::vector, a::b", []),
+    ],
+)
+def test_an_ip_address_is_one_that_can_be(text, expected):
+    assert of_type("ip", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12 Mill Lane, Bath", ["12 Mill Lane"]),
+        ("to 221b Baker Street please", ["221b Baker Street"]),
+        ("Hauptstraße 5", ["Hauptstraße 5"]),
+        ("36 rue de la Paix 8", ["rue de la Paix 8"]),
+        ("P.O. Box 881", ["P.O. Box 881"]),
+        ("step 3 and the road ahead", []),
+        ("we are 3 weeks down the road", []),
+    ],
+)
+def test_an_address_is_a_number_with_a_street(text, expected):
+    assert of_type("address", text) == expected
+
+
+NATIONAL_IDS = [
+    ("Meine Steuer-ID lautet 36 574 261 809", "36 574 261 809"),
+    ("el cliente con DNI 54362315-K", "54362315-K"),
+    ("su NIE es X-2482300W", "X-2482300W"),
+    ("mon numéro de sécu : 2 95 10 99 126 111 93", "2 95 10 99 126 111 93"),
+    ("codice fiscale RCCMNL83S18D969H", "RCCMNL83S18D969H"),
+    ("o NIF dela é 501 964 843", "501 964 843"),
+    ("CPF 390.533.447-05", "390.533.447-05"),
+    ("mijn BSN is 111222333", "111222333"),
+    ("PESEL 44051401359", "44051401359"),
+    ("мой ИНН 123456789047", "123456789047"),
+    ("身份证号360426199101010071", "360426199101010071"),
+    ("マイナンバーは6214 9832 0257", "6214 9832 0257"),
+    ("주민등록번호는 900315-1012340", "900315-1012340"),
+]
+
+
+@pytest.mark.parametrize(("text", "number"), NATIONAL_IDS)
+def test_a_national_number_has_its_check_digit(text, number, monkeypatch):
+    at = next(at for at in range(len(number) - 2, 0, -1) if number[at].isdigit())
+    wrong = number[:at] + str((int(number[at]) + 1) % 10) + number[at + 1 :]
+    assert of_type("national_id", text) == [number]
+    assert of_type("national_id", text.replace(number, wrong)) == []
+    monkeypatch.setitem(sys.modules, "stdnum", None)
+    assert of_type("national_id", text) == [number]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("RCCMNL83S18D969H", ["RCCMNL83S18D969H"]),
+        ("390.533.447-05 was charged", ["390.533.447-05"]),
+        ("RCCMNL83S18D969G", []),
+        ("order 44051401359, part 111222333", []),
+        ("a souvenir 2 95 10 99 126 111 93", []),
+    ],
+)
+def test_without_a_name_a_number_needs_letters_or_marks(text, expected):
+    assert of_type("national_id", text) == expected
+
+
+def test_what_leads_to_a_person_is_personal_and_a_machine_is_not():
+    assert {"email", "phone", "card", "iban", "ssn", "national_id", "address"} == PERSONAL
+
+
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlLW9mLW5vdGhpbmc"  # {"alg":"HS256"}
+
+
+def secrets_found(text):
+    return [entity.text for entity in secrets(text)]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "AKIA" + "Z" * 16,
+        "ghp_" + "a1" * 18,
+        "github_pat_" + "a1" * 12,
+        "glpat-" + "a1" * 10,
+        "sk-" + "proj-a1" * 4,
+        "AIza" + "a1" * 17 + "b",
+        "npm_" + "a1" * 18,
+        "xoxb-" + "12345-67890-abcdef",
+        "hf_" + "abcde" * 6,
+        TOKEN,
+    ],
+)
+def test_a_key_is_known_by_its_format_wherever_it_stands(key):
+    assert secrets_found(f"this one, {key} , leaked") == [key]
+
+
+def test_a_private_key_is_known_by_its_head():
+    text = "-----BEGIN RSA PRIVATE KEY-----\nMIIB"
+    assert secrets_found(text) == ["-----BEGIN RSA PRIVATE KEY-----"]
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("my password is Sommer2024!", "Sommer2024!"),
+        ("password for the vpn is 'fake99pass'", "fake99pass"),
+        ("API_KEY=9f8e7d6c5b4a", "9f8e7d6c5b4a"),
+        ('api-key: "9f8e7d6c5b4a"', "9f8e7d6c5b4a"),
+        ("{'client_secret': 'q8!x-42ab'}", "q8!x-42ab"),
+        ("token := tk42-zx81-qq", "tk42-zx81-qq"),
+        ("the token is tk42zx81qq.", "tk42zx81qq"),
+        ('db_password => "p4ssw0rd-x"', "p4ssw0rd-x"),
+        ('password "q8x-42ab"', "q8x-42ab"),
+    ],
+)
+def test_a_value_behind_a_word_for_secrets_is_one(text, secret):
+    assert secrets_found(text) == [secret]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("the password is required", "reset the password: how do I do that", "token: expired"),
+        *("password = ${DB_PASSWORD}", "password: <your password>"),
+        *("api_key = os.environ['KEY_1']", "secret: ********", "password=xxxxxxxx1"),
+        *("token: string", "client_secret = get_secret(42)", "password: a1"),
+        *("password: 'must be at least 8 characters'", "pass 1234567 to the function"),
+        *("compass: north-by-northwest2", "Unexpected token: StartArray.", "password=aaaaaaaa1"),
+    ],
+)
+def test_words_placeholders_and_code_are_none(text):
+    assert secrets_found(text) == []
+
+
+CUES = load_cues()
+
+
+def sensitivity_of(text, entities):
+    return grade_sensitivity(entities, CUES.indexes.sensitivity.find(split_words(text)))[:2]
+
+
+def level_of(text):
+    return sensitivity_of(text, EntityFinder().find(text))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("what is a closure in Python", "public"),
+        ("what is our retry policy", "internal"),
+        ("why does 10.0.0.7 not answer", "internal"),
+        ("write to ann@example.com", "pii"),
+        ("my password is Sommer2024!", "pii"),
+        ("the diagnosis of a patient", "pii"),
+        ("how much insulin may I give", "safety_critical"),
+        ("our robot arm ignores the emergency stop, tell ann@example.com", "safety_critical"),
+    ],
+)
+def test_the_highest_level_counts(text, level):
+    assert level_of(text) == level
+
+
+def test_names_of_tools_are_the_companys_own():
+    entity = Entity("tool", "send_mail", 0, 9)
+    assert sensitivity_of("send_mail", (entity,)) == ("internal", ("holds tool",))
+
+
+def test_a_tool_whose_name_is_a_plain_word_says_nothing():
+    assert sensitivity_of("find it", (Entity("tool", "find", 0, 4),)) == ("public", ())
+
+
+def test_a_signal_names_the_type_and_the_phrase_and_no_personal_data():
+    text = "ann@example.com, bob@example.com, her home address"
+    entities = EntityFinder().find(text)
+    assert sensitivity_of(text, entities) == ("pii", ("holds email", "says 'home address'"))

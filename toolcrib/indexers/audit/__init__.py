@@ -1,8 +1,0 @@
-"""Audit: finds tools whose texts hide something, instruct a model, or imitate another tool."""
-
-from __future__ import annotations
-
-from toolcrib.indexers.audit.audit import audit, audit_all, audit_identity
-from toolcrib.indexers.audit.findings import Finding, Severity, blocks, is_warning
-
-__all__ = ["Finding", "Severity", "audit", "audit_all", "audit_identity", "blocks", "is_warning"]

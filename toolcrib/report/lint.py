@@ -1,0 +1,34 @@
+"""Page about a lint, in the style of the evaluation's report."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from toolcrib.evaluation.lint import LINT_RULES, LintFinding, LintReport
+from toolcrib.report.page import fill
+
+MAX_ROWS = 500
+"""Findings of a rule on the page; JSON has all."""
+
+
+def render_lint(report: LintReport) -> str:
+    """Page about a lint as an HTML document."""
+    by_rule: dict[str, list[LintFinding]] = defaultdict(list)
+    for finding in report.findings:
+        by_rule[finding.rule.partition("/")[0]].append(finding)
+    counted = Counter(finding.severity for finding in report.findings)
+    return fill(
+        "lint.html.jinja",
+        report=report,
+        lead=_lead(report),
+        counted=counted,
+        rules=[(rule, LINT_RULES[rule].title, found) for rule, found in by_rule.items()],
+        most=MAX_ROWS,
+    )
+
+
+def _lead(report: LintReport) -> str:
+    lost = sum(finding.severity == "error" for finding in report.findings)
+    errors = f"{lost:,} error{'s' * (lost != 1)}" if lost else "no errors"
+    tools = f"{report.tools:,} tool{'s' * (report.tools != 1)}"
+    return f"{tools}, with {errors}."
