@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from docutils.parsers.rst import directives, roles
@@ -15,7 +16,12 @@ from hypothesis import strategies as st
 
 from tests.documents.making import docx, notebook, pdf
 from toolcrib.documents import loading
-from toolcrib.documents.loading import kind_of_name, kind_of_type, load
+from toolcrib.documents.loading import (
+    DOCUMENT_ENDINGS,
+    kind_of_name,
+    kind_of_type,
+    load,
+)
 from toolcrib.errors import MissingExtraError, SourceError
 
 GERMAN = "Die Zugriffsberechtigung für Benutzerkonten wird täglich überprüft. " * 5
@@ -70,6 +76,15 @@ def reason(content, name):
 )
 def test_a_name_tells_the_kind(name, kind):
     assert kind_of_name(name) == kind
+
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "documents.md"
+
+
+def test_the_page_has_a_row_for_every_kind_of_document():
+    page = HOW_TO.read_text("utf-8")
+    lacking = [ending for ending in DOCUMENT_ENDINGS.split() if f"| `{ending}" not in page]
+    assert lacking == [], f"{HOW_TO.name} has no row for these endings"
 
 
 @pytest.mark.parametrize(

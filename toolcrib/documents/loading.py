@@ -53,6 +53,11 @@ _KIND_OF_SUFFIX: dict[str, Kind] = {
     suffix: kind for kind, all_ in _SUFFIXES.items() for suffix in all_.split()
 }
 
+DOCUMENT_ENDINGS = " ".join(
+    suffixes.split()[0] for kind, suffixes in _SUFFIXES.items() if kind != "source"
+)
+"""First suffix of each kind but source files, for messages."""
+
 _KIND_OF_TYPE: dict[str, Kind] = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -143,8 +148,8 @@ def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> D
 
 def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[str, str]:
     """Markdown or text, and the title of a document outside its headings."""
-    if kind in {"pdf", "docx"}:
-        return (_pdf_to_text if kind == "pdf" else _docx_to_markdown)(content), ""
+    if convert := _BINARY_CONVERSIONS.get(kind):
+        return convert(content), ""
     if kind == "html" and not charset:
         detector = _import_docs("bs4.dammit").EncodingDetector
         charset = detector.find_declared_encoding(content, is_html=True)
@@ -445,6 +450,15 @@ def _pdf_to_text(content: bytes) -> str:
     with _conversion_errors("PDF"):
         # Not markitdown, which mistakes the prose of many PDFs for tables and joins words.
         return _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
+
+
+_BINARY_CONVERSIONS: dict[Kind, Callable[[bytes], str]] = {
+    "pdf": _pdf_to_text,
+    "docx": _docx_to_markdown,
+}
+
+BINARY_KINDS = frozenset(_BINARY_CONVERSIONS)
+"""Kinds whose files are binary; binary files of other kinds are no documents."""
 
 
 @contextmanager

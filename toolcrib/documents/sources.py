@@ -21,7 +21,14 @@ from toolcrib.documents.converter import (
     ConversionLimits,
     Converters,
 )
-from toolcrib.documents.loading import Kind, is_binary, kind_of_name, kind_of_type
+from toolcrib.documents.loading import (
+    BINARY_KINDS,
+    DOCUMENT_ENDINGS,
+    Kind,
+    is_binary,
+    kind_of_name,
+    kind_of_type,
+)
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
@@ -30,15 +37,12 @@ logger = logging.getLogger(__name__)
 
 MAX_DOCUMENT_BYTES = 50_000_000
 
-_READ_KINDS = "documents (.md .rst .html .txt .pdf .docx .ipynb) and source files are read"
+_READ_KINDS = f"documents ({DOCUMENT_ENDINGS}) and source files are read"
 
 _EMPTY_REASONS: dict[Kind, str] = {
     "markdown": "holds no text beside its headings",
     "pdf": "holds no text; if it was scanned, run text recognition over it first",
 }
-
-BINARY_KINDS: frozenset[Kind] = frozenset({"pdf", "docx"})
-"""Kinds whose files are binary."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from starlette.responses import Response
 
 from toolcrib.crib import Crib
 from toolcrib.documents.chunking import require_docs
-from toolcrib.documents.loading import kind_of_name
-from toolcrib.documents.sources import BINARY_KINDS, RawDocument
+from toolcrib.documents.loading import BINARY_KINDS, DOCUMENT_ENDINGS, kind_of_name
+from toolcrib.documents.sources import RawDocument
 from toolcrib.errors import ForbiddenError, MissingExtraError, UnknownCollectionError, nearest
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import (
@@ -212,8 +212,8 @@ class DocumentBody(Body):
         else:
             content = base64.b64decode(self.base64)
         if kind is None:
-            endings = ".md .rst .html .txt .pdf .docx .ipynb"
-            return Refusal(self.name, "", f"a file of no known kind; documents end in {endings}")
+            known = f"documents end in {DOCUMENT_ENDINGS}"
+            return Refusal(self.name, "", f"a file of no known kind; {known}")
         return RawDocument(self.name, self.name, self.name, content, kind, "utf-8")
 
 
