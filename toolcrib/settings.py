@@ -43,7 +43,7 @@ from toolcrib.router.settings import (
 )
 
 if TYPE_CHECKING:
-    from toolcrib.documents.converter import ConversionLimits
+    from toolcrib.documents.processes import ConversionLimits
 
 FILE_NAME = "toolcrib.yaml"
 VARIABLE_PREFIX = "TOOLCRIB_"
@@ -173,7 +173,7 @@ class DocumentSettings(_Section):
     @property
     def limits(self) -> ConversionLimits:
         """Limits of time and memory on the conversion of one document."""
-        from toolcrib.documents.converter import ConversionLimits
+        from toolcrib.documents.processes import ConversionLimits
 
         return ConversionLimits(self.timeout_s, self.memory_mb * 2**20)
 

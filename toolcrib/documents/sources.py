@@ -16,11 +16,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.documents.chunking import require_docs
-from toolcrib.documents.converter import (
-    DEFAULT_CONVERSION_LIMITS,
-    ConversionLimits,
-    Converters,
-)
 from toolcrib.documents.loading import (
     BINARY_KINDS,
     DOCUMENT_ENDINGS,
@@ -28,6 +23,11 @@ from toolcrib.documents.loading import (
     is_binary,
     kind_of_name,
     kind_of_type,
+)
+from toolcrib.documents.processes import (
+    DEFAULT_CONVERSION_LIMITS,
+    ConversionLimits,
+    Converters,
 )
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.sync import PassageEntry, ReadSources

@@ -14,7 +14,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from toolcrib import build
 from toolcrib.access.activity import ActivityReader
-from toolcrib.documents.converter import Converters
+from toolcrib.documents.processes import Converters
 from toolcrib.errors import EncoderError, ServiceUnavailableError
 from toolcrib.http.workers import Shares, Workers
 from toolcrib.records import ServiceInfo

@@ -1,4 +1,4 @@
-"""Converter: a separate process that loads and splits documents, within limits.
+"""Processes that load and split documents, each one document at a time, within limits.
 
 Documents are untrusted, and some parsers fail badly: a page of blanks blocks an interpreter for
 minutes, a PDF of a kilobyte unpacks to gigabytes. A process can always be killed, which frees its
@@ -33,7 +33,7 @@ MAX_IDLE_PROCESSES = 1
 
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}; "
-    "from toolcrib.documents.converter import serve; serve({memory})"
+    "from toolcrib.documents.processes import serve; serve({memory})"
 )
 
 

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from tests.documents.making import docx, pdf
-from toolcrib.documents.converter import ConversionLimits, Converters
+from toolcrib.documents.processes import ConversionLimits, Converters
 from toolcrib.errors import SourceError
 
 MIB = 2**20
