@@ -85,6 +85,7 @@ GARBAGE = {
 
 def write_sample(folder: Path, name: str) -> Source:
     """Write the sample of one format into `folder` and give the source that names it."""
+    assert name in SAMPLES, f"SAMPLES in {__file__} has no small file of the format {name!r}"
     file, content = SAMPLES[name]
     path = folder / file
     path.write_text(content, encoding="utf-8")

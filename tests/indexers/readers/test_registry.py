@@ -16,13 +16,8 @@ from tests.indexers.readers.conformance import split, write_sample
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.readers import registry
 from toolcrib.indexers.readers.base import Source
-from toolcrib.indexers.readers.registry import read_data, read_source, readers
+from toolcrib.indexers.readers.registry import formats, read_data, read_source, readers
 from toolcrib.records import Refusal, ToolSpec
-
-FORMATS = (
-    *("skill", "mcp-servers", "mcp", "openapi", "functions", "toolspec", "python"),
-    *("mcp-live", "mcp-skills"),
-)
 
 
 def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path: Path) -> None:
@@ -101,7 +96,7 @@ def test_format_is_forced(tmp_path: Path) -> None:
 def test_unknown_format(tmp_path: Path) -> None:
     name = str(tmp_path / "t.json")
     assert list(read_source(name, format="xml")) == [
-        Refusal(name, "", f"there is no format 'xml'; known are {', '.join(FORMATS)}")
+        Refusal(name, "", f"there is no format 'xml'; known are {', '.join(formats())}")
     ]
 
 
@@ -179,7 +174,7 @@ def test_any_json_is_read_or_refused_and_never_silent(
 ) -> None:
     path = tmp_path / f"any.{ending}"
     path.write_text(json.dumps(value), encoding="utf-8")
-    for name in (None, "toolspec", "functions", "openapi", "mcp"):
+    for name in (None, *formats(sent=True)):
         items = list(read_source(str(path), format=name))
         assert items
         for item in items:
@@ -248,7 +243,7 @@ def test_an_empty_list_holds_nothing():
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ({}, "not a shape that is known; say which `format`: mcp, openapi, functions, toolspec"),
+        ({}, f"not a shape that is known; say which `format`: {', '.join(formats(sent=True))}"),
         ([{"x": 1}], "not a shape that is known"),
         ({"openapi": "9", "paths": {}}, "version '9' is not known"),
         ({"openapi": "3.0.0", "paths": {}}, "holds no tools"),
