@@ -76,8 +76,9 @@ format: $(VENV)/.installed-test ## Rewrite files as the checks want them
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.installed-site ## Write the reference, build the documentation into site/
+docs: $(VENV)/.installed-site ## Write the reference and typescript/src/schema.ts, build site/
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/typescript_types.py
 	$(BIN)/zensical build --clean --strict
 	@echo "Look at it: python3 -m http.server --directory site"
 

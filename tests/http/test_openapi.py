@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from scripts.typescript_types import TARGET, written
 from toolcrib.http.app import ENDPOINTS
 from toolcrib.problems import PROBLEMS
 
@@ -136,3 +137,9 @@ def test_examples_of_bodies_are_taken(document, operations, service):
                 # Without their setting, no key changes servers.
                 fine = {403} if path == "/v1/servers" else {200, 204, 404, 409}
                 assert answer.status_code in fine, (path, answer.text)
+
+
+def test_the_types_in_typescript_are_those_of_the_document():
+    assert TARGET.read_text(encoding="utf-8") == written(), (
+        f"run `make docs`, which writes {TARGET}"
+    )
