@@ -1,8 +1,10 @@
-"""What the texts of tools show, one by one and side by side."""
+"""The rules: what the texts of tools show, one by one and side by side."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from toolcrib.evaluation.lint import (
 )
 from toolcrib.records import ToolSpec
 
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "lint.md"
 GOOD = "Finds the orders of a customer by number, name or date."
 
 
@@ -166,6 +169,12 @@ def test_what_the_audit_blocks_is_an_error():
 def test_every_rule_has_a_title_and_can_be_ignored():
     assert all(rule.title for rule in LINT_RULES.values())
     assert not list(apply_rules(LintInput([tool(description="")]), LINT_RULES))
+
+
+def test_every_rule_has_a_row_on_its_page():
+    rows = re.findall(r"^\| `([\w-]+)", HOW_TO.read_text("utf-8"), re.MULTILINE)
+    named = [re.sub(r"^provider-.*", "provider-", name) for name in LINT_RULES]
+    assert set(named) - set(rows) == set(), f"{HOW_TO.name} has no row for these rules"
 
 
 @pytest.mark.parametrize(
