@@ -75,6 +75,24 @@ class SearchOptions:
         return read_messages(self.history or ())
 
 
+class SearchKeywords(TypedDict, total=False):
+    """Fields of `SearchOptions` but `k`, as keywords of `find_tools`."""
+
+    scope: Scope | None
+    where: Filter | None
+    gate: bool
+    coverage: float | None
+    least: float | None
+    explain: bool
+    needs: Sequence[str] | None
+    token_budget: int | None
+    form: DefinitionForm
+    order: AnswerOrder
+    history: Sequence[Message | Mapping[str, Any]] | None
+    called: Sequence[str] | None
+    task: str | None
+
+
 def search_options(k: int | Literal["auto"], options: Mapping[str, Any]) -> SearchOptions:
     """Options of a search from keywords; an unknown keyword, or an empty task, is an error."""
     known = SearchOptions.__dataclass_fields__
@@ -118,12 +136,10 @@ def check_search(query: str | None, options: SearchOptions) -> None:
         QueryError: an empty query or need, too many needs or calls, an invalid `k`, an entry of the
             history that is no message, a filter on an unknown field, or an option of another type.
     """
-    _check_types(options)
+    _check_values(options)
     query, needs = text_to_search(query, options), options.needs or ()
     if len(needs) > MAX_NEEDS:
         raise QueryError(f"there are {len(needs)} needs; give at most {MAX_NEEDS}")
-    if options.token_budget is not None and options.token_budget < 1:
-        raise QueryError(f"token_budget is {options.token_budget}; it must be at least 1")
     read_messages(options.history or ())
     if len(called := options.called or ()) > MAX_CALLED:
         raise QueryError(f"there are {len(called)} calls; give the last {MAX_CALLED} of the run")
@@ -137,10 +153,12 @@ def check_search(query: str | None, options: SearchOptions) -> None:
         check_query(need, options.k, options.where, options.least)
 
 
-def _check_types(options: SearchOptions) -> None:
+def _check_values(options: SearchOptions) -> None:
     require_texts(options.needs or (), "needs")
     require_texts(options.called or (), "called")
     require_type(options.token_budget, int | None, "option token_budget", "a whole number")
+    if options.token_budget is not None and options.token_budget < 1:
+        raise QueryError(f"token_budget is {options.token_budget}; it must be at least 1")
     for name in ("least", "coverage"):
         require_type(getattr(options, name), float | int | None, f"option {name}", "a number")
     for name, known in (("form", get_args(DefinitionForm)), ("order", get_args(AnswerOrder))):
@@ -165,24 +183,6 @@ class SearchPlan:
 
 FULL_PLAN = SearchPlan()
 """Plan with every stage, by the settings."""
-
-
-class SearchKeywords(TypedDict, total=False):
-    """Fields of `SearchOptions` but `k`, as keywords of `find_tools`."""
-
-    scope: Scope | None
-    where: Filter | None
-    gate: bool
-    coverage: float | None
-    least: float | None
-    explain: bool
-    needs: Sequence[str] | None
-    token_budget: int | None
-    form: DefinitionForm
-    order: AnswerOrder
-    history: Sequence[Message | Mapping[str, Any]] | None
-    called: Sequence[str] | None
-    task: str | None
 
 
 @dataclass(frozen=True, slots=True)
