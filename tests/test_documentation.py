@@ -186,7 +186,9 @@ def test_every_page_is_in_the_navigation_of_the_site():
 
     site = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
     listed = pages(site["project"]["nav"])
-    assert sorted(listed) == [page.relative_to(DOCS).as_posix() for page in PAGES[1:]]
+    there = [page.relative_to(DOCS).as_posix() for page in PAGES[1:]]
+    odd = sorted({*listed} ^ {*there})
+    assert sorted(listed) == there, f"`nav` of zensical.toml and docs/ differ in {odd}"
 
 
 def test_every_command_is_explained_on_a_page_written_by_hand():

@@ -184,6 +184,13 @@ MAP_ROWS = re.findall(
 )
 
 
+def test_the_map_has_every_folder_and_file():
+    here = {path.name for path in (ROOT / "toolcrib").iterdir() if not path.name.startswith("_")}
+    mapped = re.findall(r"`([\w.]+)/?`", " ".join(places for places, _ in MAP_ROWS))
+    beside = {"py.typed", "serve.py"}
+    assert here - beside - {*mapped} == set(), "CONTRIBUTING.md has no row for these"
+
+
 @pytest.mark.parametrize(("places", "text"), MAP_ROWS, ids=[row[0] for row in MAP_ROWS])
 def test_the_map_names_what_there_is(places, text):
     homes = [ROOT / "toolcrib" / place for place in re.findall(r"`([\w/.]+)`", places)]

@@ -24,7 +24,7 @@ FACTS = frozenset(
         *("greeting", "farewell", "thanks", "meta", "smalltalk", "empty", "short"),
     }
 )
-"""Facts of a turn that need no cues.
+"""Facts of a turn that need no cues; `evidence.py` finds them.
 
 Every list of cues is two more facts: its name, for a phrase of the list in the text; and its name
 behind `file_`, for one in the name of an attachment.
