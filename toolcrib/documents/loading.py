@@ -149,7 +149,7 @@ def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> D
 def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[str, str]:
     """Markdown or text, and the title of a document outside its headings."""
     if convert := _BINARY_CONVERSIONS.get(kind):
-        return convert(content), ""
+        return convert(content)
     if kind == "html" and not charset:
         detector = _import_docs("bs4.dammit").EncodingDetector
         charset = detector.find_declared_encoding(content, is_html=True)
@@ -341,8 +341,8 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
     return _html_to_markdown(html)[0], ""
 
 
-def _docx_to_markdown(content: bytes) -> str:
-    """Markdown of a Word document; headings are those of Word's own styles."""
+def _docx_to_markdown(content: bytes) -> tuple[str, str]:
+    """Markdown of a Word document, and no title; headings are those of Word's own styles."""
     with _conversion_errors("DOCX"):
         mammoth = _import_docs("mammoth")
         html = mammoth.convert_to_html(
@@ -351,7 +351,7 @@ def _docx_to_markdown(content: bytes) -> str:
             convert_image=mammoth.images.img_element(_without_picture),
         ).value
         # Word marks a head row only if it is repeated on each page.
-        return _html_to_markdown(html, first_row_is_head=True)[0]
+        return _html_to_markdown(html, first_row_is_head=True)[0], ""
 
 
 def _without_picture(_image: object) -> dict[str, str]:
@@ -445,14 +445,14 @@ def _latex(element: ET.Element) -> str:
     return _EQUATIONS.get(kind, "{all}").format_map(defaultdict(str, parts))
 
 
-def _pdf_to_text(content: bytes) -> str:
-    """Text of a PDF, with a form feed after each page; empty for a scanned PDF."""
+def _pdf_to_text(content: bytes) -> tuple[str, str]:
+    """Text of a PDF, with a form feed after each page, and no title; empty for a scanned PDF."""
     with _conversion_errors("PDF"):
         # Not markitdown, which mistakes the prose of many PDFs for tables and joins words.
-        return _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
+        return _import_docs("pdfminer.high_level").extract_text(BytesIO(content)), ""
 
 
-_BINARY_CONVERSIONS: dict[Kind, Callable[[bytes], str]] = {
+_BINARY_CONVERSIONS: dict[Kind, Callable[[bytes], tuple[str, str]]] = {
     "pdf": _pdf_to_text,
     "docx": _docx_to_markdown,
 }
