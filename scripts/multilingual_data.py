@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES = ROOT / "data" / "multilingual"
-SAID = ROOT / "toolcrib" / "router" / "context" / "presets" / "said.jsonl"
+SAID = ROOT / "toolcrib" / "context" / "presets" / "said.jsonl"
 ENGLISH = {
     "query": "queries",
     "turn": "turns",
