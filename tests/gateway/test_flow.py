@@ -57,6 +57,22 @@ async def test_the_user_is_asked_with_what_led_to_it(behind: Behind, action, mod
     assert ("ada@post.example" in answer) == (action == "accept")
 
 
+async def test_no_argument_hides_behind_a_long_text_or_hidden_characters(behind: Behind):
+    person = Person("decline")
+    note = "as agreed. " * 500
+    async with behind.client(three(behind), flow="ask", elicitation_handler=person) as client:
+        for name in (PRIVATE, FOREIGN):
+            await client.call_tool(name, {})
+        await said(client, OUT, note=[note], **{"c\u200bc": [{"to": "\u202eada\u200b@x.example"}]})
+
+    (asked,) = person.asked
+    assert "U+202E" in asked
+    assert "@x.example" in asked
+    assert asked.count("U+200B") == 2
+    assert f"{len(note) - 400:,} more" in asked
+    assert len(asked) < 1000
+
+
 async def test_a_call_is_refused_where_the_policy_says_so(behind: Behind):
     async with behind.client(three(behind), flow="refuse") as client:
         for name in (FOREIGN, PRIVATE):

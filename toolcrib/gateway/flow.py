@@ -12,20 +12,25 @@ from typing import Any
 
 from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
+from toolcrib.audit.characters import visible
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ForbiddenError
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.connection import PendingCall
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS
+from toolcrib.indexers.readers.base import is_list
 from toolcrib.indexers.readers.mcp_config import FLOW_TRAITS, FlowTrait, Overlay, fits_any
 from toolcrib.records import ToolSpec
-from toolcrib.records.codec import object_of
+from toolcrib.records.codec import is_object, object_of
 from toolcrib.settings import FlowMode
-from toolcrib.text import name_words, shorten
+from toolcrib.text import name_words
 
 MAX_SHOWN_CHARS = 400
-"""Length of the arguments in a question to the user."""
+"""Length of each text of the arguments in a question to the user."""
+
+MAX_SPELLING_CHARS = 12
+"""Length of a hidden character that is spelled out, at most."""
 
 _NO_FIELDS: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -83,6 +88,26 @@ def flow_traits(spec: ToolSpec) -> frozenset[FlowTrait]:
     return frozenset(trait for trait, holds in found.items() if holds)
 
 
+def _readable(value: Any) -> Any:
+    """Argument for a question: no entry is left out, only the end of a long text.
+
+    Else a long text in front could hide the recipient behind it.
+    """
+    if is_object(value):
+        return {_spelled(name): _readable(each) for name, each in value.items()}
+    if is_list(value):
+        return [_readable(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    shown, left_out = _spelled(value[:MAX_SHOWN_CHARS]), len(value) - MAX_SHOWN_CHARS
+    return f"{shown}… ({left_out:,} more characters)" if left_out > 0 else shown
+
+
+def _spelled(text: str) -> str:
+    """The whole text, with hidden characters spelled out."""
+    return visible(text, len(text) * MAX_SPELLING_CHARS)
+
+
 class FlowPolicy:
     """Policy over the calls of each conversation, by its key.
 
@@ -122,7 +147,7 @@ class FlowPolicy:
             )
             if self._mode == "refuse":
                 raise ForbiddenError(f"The call was not made: {why}. The gateway forbids this.")
-            shown = shorten(json.dumps(arguments, ensure_ascii=False), MAX_SHOWN_CHARS)
+            shown = json.dumps(_readable(arguments), ensure_ascii=False)
             await self._ask(call, f"{why}. Allow the call?\n{shown}", why)
         brought: dict[FlowTrait, str] = dict.fromkeys(traits, entry.name)
         # Read the traits again: other calls may have ended meanwhile.
