@@ -342,6 +342,15 @@ class TestSecrets:
     def test_a_secret_of_a_request_becomes_a_variable(self, shell, raw, variable):
         self.check(shell, raw, variable)
 
+    @pytest.mark.parametrize("option", ["--password=plain1", "--secret:plain1"])
+    def test_no_variable_has_a_name_with_the_value_of_an_option(self, shell, option):
+        raw = {"command": "s", "args": [option, "postgres://me:plain2@db/x"]}
+        (shell.folder / "old.json").write_text(json.dumps({"mcpServers": {"s": raw}}))
+        done = shell("import", "old.json", "--json", "--to", "all.json")
+        assert "S_ARGS" in json.loads(done.stdout)["variables"]
+        written = (shell.folder / "all.json").read_text()
+        assert "plain" not in (done.stdout + done.stderr + written).lower()
+
     def check(self, shell, raw, variable):
         file_of(shell, "cursor").write_text(json.dumps({"mcpServers": {"s": raw}}))
         done = shell("import", "cursor", "--json", "--to", "all.json")

@@ -260,6 +260,9 @@ SECRET_VALUE_PREFIX = re.compile(
 )
 """Text in front of a secret that stays: an option or a header, and a scheme of authorisation."""
 
+OPTION_NAME = re.compile(r"-+([\w-]*)")
+"""Option that names the argument behind it: one with a value of its own does not."""
+
 BEARER = re.compile(r"(?:Bearer|Basic) {1,4}[^\s$]", re.IGNORECASE)
 
 LONG_PART = re.compile(r"/([\w-]{20,})(?=[/?#]|\Z)")
@@ -319,9 +322,9 @@ class ServerImport:
             if key in entry:
                 result[key] = self._text(server, key, "", entry[key])
         if is_list(args := entry.get("args")):
-            befores = [str(each) if str(each).startswith("-") else "" for each in ["", *args]]
+            befores = [OPTION_NAME.fullmatch(str(each)) for each in ["", *args]]
             result["args"] = [
-                self._text(server, "args", before.lstrip("-"), value)
+                self._text(server, "args", before[1] if before else "", value)
                 for before, value in zip(befores, args, strict=False)
             ]
         return result
