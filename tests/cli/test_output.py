@@ -34,6 +34,20 @@ def test_on_a_screen_rows_are_cut_to_it(many):
     assert "…" in listed
 
 
+@pytest.mark.parametrize("screen", [False, True])
+def test_no_text_of_others_controls_a_terminal(shell, screen):
+    texts = {"description": "gone\x1b[2J\u202edne\u009b1m", "category": "a\x1b]0;b\x07"}
+    shell.json("index", shell.write("t.jsonl", {"name": "n", "server": "s", **texts}), "--no-audit")
+    shell.write("\x1b[31mbad.jsonl")
+    on = Shell(shell.folder, screen=screen)
+    for said in (("list",), ("show", "s/n"), ("search", "gone"), ("index", "\x1b[31mbad.jsonl")):
+        done = on(*said)
+        shown = done.stdout + done.stderr
+        assert "\ufffd" in shown
+        assert not {"\u202e", "\u009b", "\x07"} & set(shown)
+        assert not any(each in shown for each in ("\x1b[2J", "\x1b]0", "\x1b[31mbad"))
+
+
 def test_a_limit_says_of_how_many(many):
     done = many("list", "--limit", "3")
     assert (done.stdout.count("\n"), done.stderr) == (3, "3 of 30 tools\n")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json as jsonlib
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -38,11 +40,31 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
 
-# No hard wraps: terminals wrap long lines, and programs read whole lines.
-out = Console(highlight=False, soft_wrap=True, emoji=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that control a terminal, or reverse the direction of a text."""
 
-notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+def printable(text: str) -> str:
+    """Text that cannot move, hide or forge other output: many texts are written by others."""
+    return UNPRINTABLE.sub("\ufffd", text)
+
+
+class SafeConsole(Console):
+    """Console whose texts are printable; control codes of its own, such as colours, stay."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render an object into segments of printable text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+# No hard wraps: terminals wrap long lines, and programs read whole lines.
+out = SafeConsole(highlight=False, soft_wrap=True, emoji=False)
+err = SafeConsole(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+notes = SafeConsole(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 """Console for notes beside the answer: progress, counts, times; `--quiet` silences it."""
 
 MAX_REFUSALS = 20
@@ -90,8 +112,9 @@ def print_table(table: Table, *, headed: bool = False) -> None:
 
 
 def _cell_text(cell: Any) -> str:
-    """A cell's text in one line, without tabs."""
-    return " ".join(Text.from_markup(cell, emoji=False).plain.replace("\t", " ").splitlines())
+    """A cell's printable text in one line, without tabs."""
+    plain = Text.from_markup(cell, emoji=False).plain.replace("\t", " ")
+    return printable(" ".join(plain.splitlines()))
 
 
 def table_of(names: Sequence[str] = (), figures: Sequence[str] = (), about: str = "") -> Table:
