@@ -15,11 +15,11 @@ def decide(stocked):
     return route
 
 
-@pytest.fixture
-def reader(service, stocked):
-    """A client of the same namespace that may only read."""
+@pytest.fixture(params=[{"access": "read"}, {"servers": ["mail"]}], ids=["reads", "has a scope"])
+def reader(request, service, stocked):
+    """A client of the same namespace that may only read, or that has a scope."""
     name = stocked.get("/v1/me").json()["namespace"]
-    with service.client(name, access="read") as client:
+    with service.client(name, **request.param) as client:
         yield client
 
 

@@ -67,9 +67,14 @@ class RequestContext(RequestSummary):
         if not self.caller.may_administer:
             raise ForbiddenError("this needs a key made with `toolcrib keys create NAME --admin`")
 
+    @property
+    def sees_all_decisions(self) -> bool:
+        """True for a key that writes and has no scope: decisions name tools and collections."""
+        return self.caller.may_write and self.scope() == Scope()
+
     def sees_decision(self, record: Mapping[str, Any]) -> bool:
-        """True for the caller's own decisions, and for all if its key may write."""
-        return self.caller.may_write or record.get("by") == self.caller.key_id
+        """True for the caller's own decisions, and for all if its key may see them."""
+        return self.sees_all_decisions or record.get("by") == self.caller.key_id
 
     @property
     def sees_everything(self) -> bool:

@@ -374,7 +374,7 @@ class FeedbackBody(Feedback):
 
 
 async def list_decisions(context: RequestContext, query: DecisionsQuery) -> Response:
-    """List decisions, newest first: all of the namespace for a key that may write, else its own."""
+    """List decisions, newest first: all for a key that may write everything, else its own."""
 
     def read() -> dict[str, Any]:
         page = _recent(context, query.limit, query.cursor)
@@ -415,7 +415,7 @@ async def get_decision(
 
 
 async def list_outcomes(context: RequestContext, query: OutcomesQuery) -> Response:
-    """List reported calls of tools: all of the namespace for a key that may write, else its own."""
+    """List reported calls of tools: all for a key that may write everything, else its own."""
 
     def read() -> list[dict[str, Any]]:
         pairs = islice(context.log().outcomes(), query.limit * MAX_PAGES_READ)
@@ -436,7 +436,7 @@ async def report_outcome(context: RequestContext, body: OutcomeBody) -> None:
 
 async def give_feedback(context: RequestContext, body: FeedbackBody) -> None:
     """Give feedback on a decision: the right answers."""
-    by = None if context.caller.may_write else context.caller.key_id
+    by = None if context.sees_all_decisions else context.caller.key_id
     if not await context.read(lambda crib: crib.turns.is_pending(body.decision_id, by)):
         await _require_visible(context, body.decision_id)
     feedback = body.model_dump(exclude={"decision_id"}, exclude_none=True)
