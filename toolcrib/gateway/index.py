@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from fastmcp.server.auth import AccessToken
 
 from toolcrib.access.logins import Logins
+from toolcrib.audit import blocks
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError
 from toolcrib.gateway.approval import NON_TOOL_ID_MARK, Approval, Screening, Specs, is_tool
@@ -164,13 +165,23 @@ class GatewayIndex:
         return "unknown"
 
     def held_names(self, text: str, token: AccessToken | None) -> list[str]:
-        """Names of quarantined tools that share a word with a text, for the holder of a key."""
+        """Names of quarantined tools that share a word with a text, for the holder of a key.
+
+        A name with a finding of the audit is left out, because a model reads it here.
+        """
         words = frozenset(map(str.lower, LETTERS_OR_DIGITS.findall(text)))
         every = (pair for pairs in self._not_offered.values() for pair in pairs)
         quarantined = (pair for pair in every if pair[1] == "quarantined")
         held = (entry for entry, _ in self._within_scope(quarantined, token))
         missed = (entry for entry in held if name_words(entry.spec.name) & words)
-        return sorted({entry.name for entry in missed if is_tool(entry.spec)})
+        hostile = self._ids_of_hostile_names()
+        shown = (each for each in missed if is_tool(each.spec) and each.spec.id not in hostile)
+        return sorted({each.name for each in shown})
+
+    def _ids_of_hostile_names(self) -> set[str]:
+        every = (held for each in self._screenings.values() for held in each.held)
+        of_names = ((held, (f for f in held.findings if f.place == "name")) for held in every)
+        return {held.spec.id for held, findings in of_names if blocks(findings, strict=True)}
 
     def _within_scope(
         self, withheld: Iterable[tuple[CatalogEntry, Unready]], token: AccessToken | None
