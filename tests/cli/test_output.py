@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
 import pytest
 
 from tests.cli.conftest import Shell
@@ -123,3 +127,16 @@ def test_audit_fails_where_a_named_source_holds_nothing(shell):
             "module:attribute and no server"
         )
     ]
+
+
+@pytest.mark.slow
+def test_a_verbose_command_logs_no_secret_of_an_address(shell):
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as http:
+        Thread(target=http.serve_forever, daemon=True).start()
+        url = f"http://ada:plain@127.0.0.1:{http.server_port}/plain?token=plain"
+        servers = {"mcpServers": {"post": {"url": url}}}
+        (shell.folder / "mcp.json").write_text(json.dumps(servers))
+        done = shell.process("index", "mcp.json", "-v")
+        http.shutdown()
+    assert f"http://127.0.0.1:{http.server_port} " in done.stderr
+    assert "plain" not in done.stdout + done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
@@ -108,6 +109,22 @@ SHARED_OPTIONS = ("quiet", "verbose")
 """Options that may stand before or after the command."""
 
 
+ADDRESS = re.compile(r'(?<=://)(?:[^\s/?#@"]*@)?([^\s/?#"]*)[^\s"]*')
+"""Address behind its scheme, with the host as a group."""
+
+
+class _LogFormatter(logging.Formatter):
+    """Formatter that leaves only the hosts of addresses that other packages log.
+
+    The rest of a server's URL may hold a secret.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Line of a record."""
+        line = super().format(record)
+        return line if record.name.startswith("toolcrib") else ADDRESS.sub(r"\1", line)
+
+
 def _decrease_verbosity(value: bool) -> bool:  # noqa: FBT001 -- typer calls it with the flag's value
     if value:
         notes.quiet = True
@@ -116,7 +133,9 @@ def _decrease_verbosity(value: bool) -> bool:  # noqa: FBT001 -- typer calls it 
 
 def _increase_verbosity(value: int) -> int:
     if value:
-        logging.basicConfig(format="%(name)s: %(message)s")
+        handler = logging.StreamHandler()
+        handler.setFormatter(_LogFormatter("%(name)s: %(message)s"))
+        logging.basicConfig(handlers=[handler])
         logging.getLogger().setLevel(logging.DEBUG if value > 1 else logging.INFO)
     return value
 
