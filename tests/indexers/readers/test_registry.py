@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,16 @@ def test_a_bad_file_in_a_folder_loses_nothing_else(tmp_path: Path) -> None:
     tools, refusals = split(read_source(str(tmp_path)))
     assert [tool.name for tool in tools] == ["good"]
     assert [Path(refusal.source).name for refusal in refusals] == ["a.json", "b.json", "d.yaml"]
+
+
+@pytest.mark.parametrize("name", ["tools.json", "overlay.yaml", "SKILL.md"])
+def test_a_pipe_in_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "below").mkdir()
+    os.mkfifo(tmp_path / "below" / name)
+    (tmp_path / "good.json").write_text('{"name": "good", "tags": []}')
+    [tool], [refusal] = split(read_source(str(tmp_path)))
+    assert tool.name == "good"
+    assert (refusal.source, refusal.reason) == (str(tmp_path / "below" / name), "not a file")
 
 
 def test_nothing_is_started_from_a_folder(tmp_path: Path) -> None:

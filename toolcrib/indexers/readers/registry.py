@@ -174,6 +174,10 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
             yield found
             continue
         source = Source(str(found), found)
+        # Not pathlib, which raises in a folder that may not be searched.
+        if os.path.exists(found) and not os.path.isfile(found):  # noqa: PTH110, PTH113
+            yield source.refusal("not a file")  # a pipe or device: to read it may never end
+            continue
         if (is_beside := COMPANION_CHECKS.get(found.name)) is not None and is_beside(source):
             continue
         # A file whose reading would start commands must be named by the user.
