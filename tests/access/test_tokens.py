@@ -55,6 +55,15 @@ def test_the_first_scope_of_the_table_that_a_token_has_grants(issuer, verifier):
     assert admin.namespace("acme") == "acme"
 
 
+@pytest.mark.parametrize("claim", [5, True, {"tools.read": 1}, [["tools.read"]]])
+def test_a_claim_of_another_type_has_no_scope(issuer, verifier, claim):
+    claims = jwt.decode(issuer.token("tools.read"), options={"verify_signature": False})
+    key = issuer.keys.keys[0]
+    token = jwt.encode({**claims, "scope": claim}, key.private_key, "RS256", {"kid": key.kid})
+    with pytest.raises(ForbiddenError, match="scope"):
+        verifier.verify(token)
+
+
 def test_a_token_without_a_known_scope_is_forbidden(issuer, verifier):
     with pytest.raises(ForbiddenError, match=r"tools\.read"):
         verifier.verify(issuer.token("openid"))

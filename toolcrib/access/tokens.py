@@ -18,7 +18,7 @@ from toolcrib.errors import (
     UnauthenticatedError,
 )
 from toolcrib.extras import import_extra
-from toolcrib.records.codec import in_words
+from toolcrib.records.codec import in_words, list_of
 from toolcrib.settings import TokenSettings
 
 if TYPE_CHECKING:
@@ -189,5 +189,5 @@ def _grants(scopes: Mapping[str, Mapping[str, Any]]) -> dict[str, Grant]:
 
 
 def _scopes(claim: Any) -> list[str]:
-    words: list[Any] = claim.split() if isinstance(claim, str) else claim or []
+    words = claim.split() if isinstance(claim, str) else list_of(claim)
     return [word for word in words if isinstance(word, str)]
