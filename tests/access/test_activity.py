@@ -81,6 +81,9 @@ def test_of_two_gateways_the_last_state_counts(db):
         {"auth": {"api_key": ["abc"]}},
         {"text": "AKIAIOSFODNN7EXAMPLE"},
         {"url": "https://ana:hunter2!x@host/"},
+        {"name": "t", "arguments": '{"auth": {"password": "abc"}}'},
+        {"name": "t", "arguments": '{"to": "b", "password": "hunter2!"'},
+        {"text": 'the password is "hunter2!"'},
     ],
 )
 def test_arguments_are_shown_without_secrets(arguments):

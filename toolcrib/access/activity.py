@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from toolcrib.context.pii import SECRET_NAME, without_secrets
+from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.records.codec import adapter, as_json, is_object
 from toolcrib.records.log import GatewayActivity, GatewayCall, GatewayServer
 from toolcrib.router.decision_log import iso_time
@@ -151,14 +152,31 @@ def _with_call_figures(
 
 def redacted_arguments(arguments: Mapping[str, Any]) -> str:
     """Arguments as JSON, shortened, with asterisks in place of secrets."""
-    text = json.dumps(_redact_named(arguments), ensure_ascii=False, default=str)
+    text = _as_text(_redact_named(arguments))
     return without_secrets(text[:MAX_SCANNED_ARGUMENTS_CHARS])[:MAX_ARGUMENTS_CHARS]
 
 
 def _redact_named(value: Any, name: str = "") -> Any:
-    """Copy of JSON values, with asterisks for values whose name is that of a secret."""
+    """Copy of JSON values with asterisks for secrets, and for values with the name of one."""
     if is_object(value):
         return {key: _redact_named(each, key) for key, each in value.items()}
     if isinstance(value, list):
         return [_redact_named(each, name) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    return "***" if SECRET_NAME.search(name) else value
+    if SECRET_NAME.search(name):
+        return "***"
+    return _redact_text(value) if isinstance(value, str) else value
+
+
+def _redact_text(text: str) -> str:
+    """Text without its secrets; JSON in it, as models write arguments, is read."""
+    text = text[:MAX_SCANNED_ARGUMENTS_CHARS]
+    try:
+        parsed: Any = parse_json(text) if text.lstrip().startswith(("{", "[")) else None
+    except ValueError:
+        parsed = None
+    # In the JSON of all arguments, quotes of this text are escaped, which hides secrets.
+    return without_secrets(text) if parsed is None else _as_text(_redact_named(parsed))
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
