@@ -110,6 +110,14 @@ def test_what_cannot_be_is_an_error_that_says_where(empty_folder, text, reason):
     assert str(caught.value).startswith(reason)
 
 
+def test_an_error_of_yaml_names_the_line_and_quotes_none_of_it(empty_folder):
+    (empty_folder / "toolcrib.yaml").write_text("store: here\napi_key: plain: b\n")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert "line 2" in str(caught.value)
+    assert "plain" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -479,7 +479,10 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
-        raise SettingsError(f"{path} is not a YAML mapping: {error}") from error
+        from toolcrib.indexers.readers.parsing import yaml_reason
+
+        # Not the line, nor the error as the cause: the text there may be a key.
+        raise SettingsError(f"{path} is not a YAML mapping: {yaml_reason(error)}") from None
     if content is None:
         return {}
     if not is_object(content):

@@ -61,10 +61,11 @@ def parse_yaml(text: str) -> Any:
         _Expansion().measure(text)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 -- it builds plain data only
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"not valid YAML: {_in_one_line(error)}") from None
+        raise ValueError(f"not valid YAML: {yaml_reason(error)}") from None
 
 
-def _in_one_line(error: Exception) -> str:
+def yaml_reason(error: Exception) -> str:
+    """Reason of an error of YAML, with line and column, without the text there."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return " ".join(str(error).split())
     problem = error.problem or error.context or "cannot be parsed"
