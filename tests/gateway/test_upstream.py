@@ -91,6 +91,14 @@ async def test_there_are_so_many_connections_and_no_more(behind: Behind, monkeyp
         await upstream.connection("b")
 
 
+async def test_connections_that_are_being_made_count(behind: Behind, monkeypatch):
+    monkeypatch.setattr(upstreams, "MAX_CONNECTIONS", 2)
+    async with running(behind, ECHO) as (upstream, _):
+        made = await asyncio.gather(*map(upstream.connection, "abcde"), return_exceptions=True)
+        refused = [each for each in made if isinstance(each, OverloadedError)]
+        assert (len(made), len(refused)) == (5, 3)
+
+
 async def test_who_leaves_while_a_connection_is_made_leaves_nothing_behind(behind: Behind):
     async with opening(behind) as (upstream, connection, start):
         await upstream.leave("a")

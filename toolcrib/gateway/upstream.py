@@ -306,7 +306,7 @@ class Upstream:
     async def _open(self, key: str) -> UpstreamConnection:
         assert self.config.target is not None
         try:
-            if len(self._own) >= MAX_CONNECTIONS:
+            if len(self._own.keys() | self._opening.keys()) > MAX_CONNECTIONS:
                 raise OverloadedError(
                     f"{MAX_CONNECTIONS} conversations use the server {self.name!r} already"
                 )
