@@ -217,6 +217,14 @@ def test_a_list_with_a_filter_has_the_tools_of_its_patterns(wire):
     assert all(name.startswith("new__") for name in both)
 
 
-@pytest.mark.parametrize("params", [{"filter": {"tags": ["a"]}}, {"query": " "}, {"query": 7}])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"filter": {"tags": ["a"]}},
+        {"filter": {"namePatterns": ["[" * 201]}},
+        {"query": " "},
+        {"query": 7},
+    ],
+)
 def test_a_list_by_what_it_does_not_take_is_an_error(wire, params):
     assert wire.request("tools/list", **params)[0]["error"]["code"] == -32602

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import accumulate
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
 
 from fastmcp.exceptions import NotFoundError
 from fastmcp.server.auth import AccessToken
@@ -133,6 +133,8 @@ LISTING_CAPABILITY = {"toolcrib/tools-list": {"query": True, "filter": ["namePat
 """Experimental capability: parameters of `tools/list` (SEP-1821 and SEP-2564, both drafts)."""
 
 MAX_PATTERNS = 100
+MAX_PATTERN_CHARS = 200
+"""Length of a glob of names; the time to compile one can grow with its square."""
 
 
 class ListFilter(BaseModel):
@@ -140,7 +142,9 @@ class ListFilter(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name_patterns: list[str] = Field(alias="namePatterns", max_length=MAX_PATTERNS)
+    name_patterns: list[Annotated[str, Field(max_length=MAX_PATTERN_CHARS)]] = Field(
+        alias="namePatterns", max_length=MAX_PATTERNS
+    )
 
     def fits(self, name: str) -> bool:
         """True if a pattern matches a name."""
