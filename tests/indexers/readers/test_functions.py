@@ -192,10 +192,29 @@ def test_what_is_exported_as_namespaces_is_read_back(tmp_path: Path) -> None:
     [
         ({"args_schema": SCHEMA, "args": {"x": {}}, "tags": None}, SCHEMA),
         ({"args": SCHEMA["properties"], "return_direct": False}, SCHEMA),
+        ({"fn_schema": SCHEMA, "return_direct": False}, SCHEMA),
+        ({"params_json_schema": SCHEMA, "strict_json_schema": True}, SCHEMA),
+        ({"parameters_json_schema": SCHEMA, "kind": "function"}, SCHEMA),
     ],
 )
-def test_a_langchain_tool_that_was_dumped(tmp_path: Path, dumped: Any, schema: Any) -> None:
+def test_a_framework_tool_that_was_dumped(tmp_path: Path, dumped: Any, schema: Any) -> None:
     tool = {"name": "add", "description": "Add.", **dumped}
     [spec], refusals = split(read_source(write(tmp_path, [tool])))
     assert refusals == []
     assert (spec.id, spec.description, spec.input_schema) == ("chat/add", "Add.", schema)
+
+
+@pytest.mark.parametrize("key", ["parameters", "parameter_definitions"])
+def test_a_map_of_parameters_is_the_properties_of_a_schema(tmp_path: Path, key: str) -> None:
+    parameters = {"room": {"type": "string", "required": True}, "nights": {"type": "integer"}}
+    [spec], refusals = split(read_source(write(tmp_path, [{"name": "book", key: parameters}])))
+    assert refusals == []
+    assert spec.input_schema["properties"].keys() == parameters.keys()
+    assert spec.input_schema["required"] == ["room"]
+
+
+def test_a_framework_tool_is_no_toolspec(tmp_path: Path) -> None:
+    file = write(tmp_path, [{"name": "add", "description": "Add.", "fn_schema": SCHEMA}])
+    tools, [refusal] = split(read_source(file, format="toolspec"))
+    assert (tools, refusal.place) == ([], "[0]")
+    assert "functions" in refusal.reason

@@ -314,6 +314,13 @@ AMBIGUOUS_FIELDS = frozenset({"tags", "annotations", "skill"})
 NESTING_KEYS = ("function", "custom", "toolSpec", "functionDeclaration")
 """Keys under which OpenAI (two keys), Bedrock and Gemini nest a definition."""
 
+FRAMEWORK_SCHEMA_KEYS = ("args_schema", "fn_schema", "params_json_schema", "parameters_json_schema")
+"""Keys of the input schema in dumped tools of LangChain, LlamaIndex, OpenAI's Agents SDK and
+Pydantic-AI."""
+
+PARAMETER_MAP_KEYS = ("args", "parameter_definitions")
+"""Keys of a map of parameters, without a schema around them, in tools of LangChain and Cohere."""
+
 SCHEMA_WORDS = frozenset({"type", "properties", "$ref", "anyOf", "oneOf", "allOf", "$schema"})
 
 FLAT_KEYS = frozenset(
@@ -349,7 +356,7 @@ def dialect_of(tool: dict[str, Any]) -> Dialect | None:
     """Dialect of a tool object; None for an object of no dialect."""
     if "inputSchema" in tool:
         return "mcp"
-    has_schema = "parameters" in tool or langchain_schema(tool) is not None
+    has_schema = "parameters" in tool or framework_schema(tool) is not None
     if nested_definition(tool) is not None or ("name" in tool and has_schema):
         return "function"
     if "name" in tool and OWN_FIELDS & tool.keys():
@@ -366,15 +373,29 @@ def nested_definition(tool: dict[str, Any]) -> dict[str, Any] | None:
     return next((each for key in NESTING_KEYS if is_object(each := tool.get(key))), None)
 
 
-def langchain_schema(tool: dict[str, Any]) -> dict[str, Any] | None:
-    """Input schema of a dumped LangChain tool: its `args_schema`, or its `args`."""
-    if is_object(schema := tool.get("args_schema")):
-        return schema
-    args = tool.get("args")
-    return {"type": "object", "properties": args} if _is_properties(args) else None
+def framework_schema(tool: dict[str, Any]) -> dict[str, Any] | None:
+    """Input schema of a tool that a framework dumped, or of its map of parameters."""
+    schemas = (tool.get(key) for key in FRAMEWORK_SCHEMA_KEYS)
+    maps = (tool.get(key) for key in PARAMETER_MAP_KEYS)
+    written = (schema_of_parameters(each) for each in maps if _is_properties(each))
+    return next((each for each in (*filter(is_object, schemas), *written)), None)
 
 
-def _is_properties(value: object) -> bool:
+def schema_of_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Schema of a map of parameters, each of which may have its own `"required": true`."""
+    required = [name for name, each in parameters.items() if each.get("required") is True]
+    schema = {"type": "object", "properties": parameters}
+    return {**schema, "required": required} if required else schema
+
+
+def is_parameter_map(schema: object) -> TypeGuard[dict[str, Any]]:
+    """True for a map of parameters in place of a schema, as Bedrock's action groups have."""
+    parameters = object_of(schema)
+    typed = all(isinstance(object_of(each).get("type"), str) for each in parameters.values())
+    return bool(parameters) and typed
+
+
+def _is_properties(value: object) -> TypeGuard[dict[str, Any]]:
     return is_object(value) and all(map(is_object, value.values()))
 
 
@@ -400,7 +421,7 @@ def _is_function(tool: dict[str, Any]) -> bool:
     if (nested := nested_definition(tool)) is not None:
         # An object with arguments is a call.
         return isinstance(nested.get("name"), str) and "arguments" not in nested
-    if langchain_schema(tool) is not None:
+    if framework_schema(tool) is not None:
         return True
     schema = tool.get("parameters", tool.get("input_schema"))
     if is_object(schema):

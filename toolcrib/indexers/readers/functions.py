@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from toolcrib.indexers.readers.base import (
+    FRAMEWORK_SCHEMA_KEYS,
+    PARAMETER_MAP_KEYS,
     Reading,
     Source,
     dialects_in,
+    framework_schema,
     is_object,
+    is_parameter_map,
     kind_of,
-    langchain_schema,
     nested_definition,
     refuse_foreign,
+    schema_of_parameters,
     specs_in,
 )
 from toolcrib.indexers.readers.json_schema import map_schemas
@@ -24,14 +28,15 @@ CALLABLE_TYPES = frozenset({"function", "custom"})
 INPUT_KEYS = ("parameters", "parametersJsonSchema", "input_schema", "inputSchema")
 OUTPUT_KEYS = ("responseJsonSchema", "response")
 KNOWN_KEYS = frozenset(
-    {"type", "name", "description", "namespace", "args_schema", "args", *INPUT_KEYS}
+    {"type", "name", "description", "namespace"}
+    | {*INPUT_KEYS, *FRAMEWORK_SCHEMA_KEYS, *PARAMETER_MAP_KEYS}
 )
 
 
 class FunctionsReader:
     """Reads definitions of OpenAI (nested, flat or in namespaces), Anthropic, Gemini and Bedrock.
 
-    Dumped LangChain tools are read too. Other keys of a definition than name, description and
+    Dumped tools of frameworks are read too. Other keys of a definition than name, description and
     schema (`strict`, `cache_control`) are kept under `annotations`.
     """
 
@@ -72,6 +77,8 @@ def _fields(tool: dict[str, Any]) -> dict[str, Any]:
     schema = _first_of(definition, INPUT_KEYS)
     if "toolSpec" in tool and is_object(schema):
         schema = schema.get("json", schema)
+    if is_parameter_map(schema):
+        schema = schema_of_parameters(schema)
     returned: Any = None
     if "functionDeclaration" in tool:
         schema = map_schemas(schema, _gemini_schema)
@@ -80,7 +87,7 @@ def _fields(tool: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": definition.get("name"),
         "description": definition.get("description"),
-        "input_schema": langchain_schema(definition) if schema is None else schema,
+        "input_schema": framework_schema(definition) if schema is None else schema,
         "output_schema": returned,
         "annotations": {k: v for k, v in definition.items() if k not in known and v is not None},
     }
