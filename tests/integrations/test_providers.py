@@ -327,6 +327,24 @@ def test_strict_goes_to_who_takes_it_with_this_schema():
     assert shown["function"]["strict"] is True
 
 
+@pytest.mark.parametrize(
+    ("constrained", "strict_for"),
+    [
+        ({"type": "integer", "minimum": 1}, {"openai"}),
+        ({"type": "string", "maxLength": 9}, {"openai"}),
+        ({"type": "array", "items": TEXT, "minItems": 2}, {"openai"}),
+        ({"type": "array", "items": TEXT, "minItems": 1}, {"openai", "anthropic"}),
+        ({"allOf": [TEXT], "description": "Title."}, {"anthropic"}),
+        ({"type": "array", "items": TEXT, "uniqueItems": True}, set()),
+    ],
+)
+def test_strict_is_left_out_for_keywords_that_a_provider_refuses(constrained, strict_for):
+    schema = {**CLOSED, "properties": {"title": constrained}}
+    tool = ToolSpec(name="file", input_schema=schema, annotations={"strict": True})
+    shown = {name: export([tool], name)[0] for name in ("openai", "anthropic")}
+    assert {n for n, d in shown.items() if d.get("function", d).get("strict")} == strict_for
+
+
 def test_examples_are_renamed_for_anthropic_searched_and_left_out_where_they_do_not_fit():
     schema = {"type": "object", "properties": {"$title": TEXT}, "required": ["$title"]}
     examples = [{"$title": "Login page is broken"}, {"title": 1}]

@@ -23,12 +23,13 @@ from toolcrib.errors import QueryError, UnknownToolError, nearest, require_type
 from toolcrib.extras import needs_extra
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.integrations.providers import (
+    Provider,
     UnfitSchemaError,
     fit_schema,
-    is_closed,
     rename_arguments,
     rename_properties,
     safe_names,
+    takes_strict,
 )
 from toolcrib.records import LeftOut, ToolHit, ToolSpec
 from toolcrib.records.codec import is_object, list_of, object_of
@@ -317,19 +318,19 @@ def _join_namespaces(written: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _function(name: str, tool: ToolSpec) -> dict[str, Any]:
     shown = {"name": name, "description": tool.description, "parameters": tool.input_schema}
-    return shown | _strict(tool, complete=True)
+    return shown | _strict(tool, Provider.OPENAI)
 
 
-def _strict(tool: ToolSpec, *, complete: bool) -> dict[str, bool]:
+def _strict(tool: ToolSpec, provider: Provider) -> dict[str, bool]:
     """The author's `strict`, if the provider takes it with this schema."""
     is_asked = tool.annotations.get("strict") is True
-    return {"strict": True} if is_asked and is_closed(tool.input_schema, complete=complete) else {}
+    return {"strict": True} if is_asked and takes_strict(provider, tool.input_schema) else {}
 
 
 def _anthropic(name: str, tool: ToolSpec) -> dict[str, Any]:
     schema = tool.input_schema
     shown: dict[str, Any] = {"name": name, "description": tool.description, "input_schema": schema}
-    shown |= _strict(tool, complete=False)
+    shown |= _strict(tool, Provider.ANTHROPIC)
     if examples := list_of(tool.annotations.get(INPUT_EXAMPLES)):
         # Imported here: a checker of schemas takes 0.1 s to import, and a search needs none.
         with needs_extra("a tool with input examples, for Anthropic,", "gateway"):

@@ -53,6 +53,9 @@ def provider_rules() -> tuple[ProviderRule, ...]:
     return tuple(ProviderRule(Provider(provider), *rest) for provider, *rest in rows)
 
 
+STRICT_WITHOUT = "strict-without"
+"""Kind of the rules about keywords that a strict tool must not have."""
+
 PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Property names that every provider accepts."""
 
@@ -67,8 +70,9 @@ class Definition(NamedTuple):
 
 def refusals(provider: Provider, given: Definition) -> Iterator[str]:
     """Reasons why a provider refuses a definition, one for each broken rule."""
-    for rule in provider_rules():
-        if rule.provider == provider and (fault := _CHECKS[rule.kind](given, rule.value)):
+    rules = (rule for rule in provider_rules() if rule.provider == provider)
+    for rule in rules:
+        if rule.kind != STRICT_WITHOUT and (fault := _CHECKS[rule.kind](given, rule.value)):
             yield fault
 
 
@@ -214,17 +218,30 @@ def fit_definition(schema: Mapping[str, Any], description: str) -> tuple[dict[st
     return fit.schema, "\n\n".join(filter(None, (description, fit.note)))
 
 
-def is_closed(schema: Mapping[str, Any], *, complete: bool) -> bool:
-    """True if no object allows unnamed properties and, if `complete`, each requires all its own.
+def takes_strict(provider: Provider, schema: Mapping[str, Any]) -> bool:
+    """True if a provider takes a strict tool with this schema.
 
-    Providers refuse strict tools with other schemas.
+    No object may allow unnamed properties, and for OpenAI each must require all its own.
     """
-    objects = [n for n in _nodes(schema) if "object" in _types(n) or "properties" in n]
+    nodes = _nodes(schema)
+    excluded = {
+        word
+        for rule in provider_rules()
+        if rule.provider == provider and rule.kind == STRICT_WITHOUT
+        for word in rule.value.split()
+    }
+    objects = [n for n in nodes if "object" in _types(n) or "properties" in n]
+    complete = provider == Provider.OPENAI
     return all(
         each.get("additionalProperties") is False
         and not (complete and object_of(each.get("properties")).keys() - each.get("required", ()))
         for each in objects
-    )
+    ) and not any(excluded & _constraints(each) for each in nodes)
+
+
+def _constraints(schema: Mapping[str, Any]) -> set[str]:
+    """Keywords of a schema, without `minItems` of 0 or 1, which every provider accepts."""
+    return {key for key, value in schema.items() if key != "minItems" or value > 1}
 
 
 _OLD_REFERENCES = ("$recursiveRef", "$dynamicRef")
