@@ -184,6 +184,15 @@ def test_an_old_text_leaves_the_index_while_its_successor_is_held(quarantine, tm
         assert [tool.id for tool in crib.list_tools()] == ["mail/send_mail"]
 
 
+def test_a_held_tool_does_not_keep_what_no_source_has(quarantine, tmp_path):
+    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
+        gone = CLEAN.model_copy(update={"name": "gone", "id": "mail/gone"})
+        crib.index_tools([CLEAN, gone])
+        report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screen_entries)
+        assert report.removed == ("mail/gone",)
+        assert [each.place for each in report.refused] == ["sums/add"]
+
+
 def test_a_held_skill_leaves_the_tool_of_its_id(quarantine, tmp_path):
     with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
         crib.index_tools([CLEAN])

@@ -94,13 +94,22 @@ class _Plan(Generic[_Item]):
                     self.refused.append(refusal(self.items[item_id], error))
         return made
 
-    def prune(self, gone: Iterable[str], things: Literal["tools", "passages"]) -> None:
-        """Plan to remove the ids that no source has, unless an entry is refused."""
+    def prune(
+        self,
+        gone: Iterable[str],
+        things: Literal["tools", "passages"],
+        held: Collection[str] = (),
+    ) -> None:
+        """Plan to remove the ids that no source has, unless a refused entry may stand for one.
+
+        A refusal of a tool that is `held` back names its id, so it stands for no other tool.
+        """
         doomed = sorted(gone)
-        if doomed and self.refused:
+        unknown = [each for each in self.refused if each.place not in held]
+        if doomed and unknown:
             reason = (
                 f"{len(doomed)} {things} are in no source, but were kept: "
-                f"{len(self.refused)} {_KEPT_REASONS[things]}; mend those and prune again"
+                f"{len(unknown)} {_KEPT_REASONS[things]}; mend those and prune again"
             )
             self.refused.append(Refusal("--prune", "", reason))
         else:
@@ -354,7 +363,7 @@ class ToolSync:
 
         Indexed versions of `held` tools are removed. `prune` also removes tools without an entry
         (only of `prune_server`, if given), and lets a skill take such a tool's id, or the reverse.
-        Nothing is pruned if an entry is refused, which may be one of these tools. `progress` is
+        Nothing is pruned if an entry is refused that may be one of these tools. `progress` is
         called after each page, when its tools are durable.
         """
         entries = list(entries)
@@ -372,7 +381,8 @@ class ToolSync:
         plan = _diff(found, known, gone)
         plan.removed.extend(sorted(withdrawn))
         if prune:
-            plan.prune(gone - withdrawn - plan.items.keys(), "tools")
+            held_ids = {spec.id for spec in held}
+            plan.prune(gone - held_ids - plan.items.keys(), "tools", held_ids)
         else:
             known = self._with_groups(known, plan)
         before = NamePrefixes.from_meta(self._store.read_meta())
