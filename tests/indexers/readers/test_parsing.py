@@ -91,3 +91,16 @@ _Quoting.add_representer(
 @given(JSON)
 def test_yaml_reads_as_it_was_written(value: Any) -> None:
     assert parse_yaml(yaml.dump(value, Dumper=_Quoting, allow_unicode=True)) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1\nb: 2\na: 3\n", "{a: 1, a: 2}", "x:\n  200: a\n  '200': b\n"]
+)
+def test_a_key_that_comes_twice_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"key '(a|200)' of line"):
+        parse_yaml(text)
+
+
+def test_an_own_key_replaces_a_merged_key() -> None:
+    text = "base: &base {a: 1, b: 2}\nown: {<<: *base, a: 3}\n"
+    assert parse_yaml(text)["own"] == {"a": 3, "b": 2}

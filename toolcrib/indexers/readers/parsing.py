@@ -145,6 +145,8 @@ class _Loader(_SafeLoader):
         """Build a mapping with its keys as text (`200:` is "200")."""
         if not isinstance(node, MappingNode):
             raise ConstructorError(None, None, "expected a mapping", node.start_mark)
+        _require_unique_keys(node)
+        # Merged keys come first, so that own keys replace them.
         self.flatten_mapping(node)  # pyright: ignore[reportUnknownMemberType]
         mapping: dict[Hashable, Any] = {}
         for key, value in cast("list[tuple[Node, Node]]", node.value):
@@ -152,6 +154,18 @@ class _Loader(_SafeLoader):
                 raise ConstructorError(None, None, "a key must be text", key.start_mark)
             mapping[key.value] = cast("Any", self.construct_object(value, deep=deep))  # pyright: ignore[reportUnknownMemberType]
         return mapping
+
+
+def _require_unique_keys(node: MappingNode) -> None:
+    """Raise for a key that a mapping has twice, as the last would replace all others."""
+    lines: dict[str, int] = {}
+    for key, _ in cast("list[tuple[Node, Node]]", node.value):
+        if not isinstance(key, ScalarNode) or key.tag.endswith(":merge"):
+            continue
+        if key.value in lines:
+            problem = f"the key {key.value!r} of line {lines[key.value]} comes again"
+            raise ConstructorError(None, None, problem, key.start_mark)
+        lines[key.value] = key.start_mark.line + 1
 
 
 # YAML 1.1 reads `no` as false, 2024-01-01 as a date and 12:30 as 750, which nobody means here.
