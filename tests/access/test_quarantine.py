@@ -184,6 +184,13 @@ def test_an_old_text_leaves_the_index_while_its_successor_is_held(quarantine, tm
         assert [tool.id for tool in crib.list_tools()] == ["mail/send_mail"]
 
 
+def test_a_refusal_names_a_place_only_if_the_finding_has_one(quarantine):
+    vast = ToolSpec(name="read", input_schema={"enum": ["x" * 1_000_001]})
+    refusals = [each for _, each in quarantine.screen_entries([("a", vast), ("a", POISONED)])]
+    assert "too-long;" in refusals[0].reason
+    assert "in description;" in refusals[1].reason
+
+
 def test_a_held_tool_does_not_keep_what_no_source_has(quarantine, tmp_path):
     with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
         gone = CLEAN.model_copy(update={"name": "gone", "id": "mail/gone"})

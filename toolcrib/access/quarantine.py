@@ -227,8 +227,11 @@ class Quarantine:
 
 
 def _refusal_reason(held: Held) -> str:
-    worst = next((f": {each.rule} in {each.place}" for each in held.findings), "")
-    return f"held back for approval, because {held.reason}{worst}; see `toolcrib approve --list`"
+    worst = held.findings[0] if held.findings else None
+    # A finding about a tool as a whole has no place.
+    where = f" in {worst.place}" if worst and worst.place else ""
+    rule = f": {worst.rule}{where}" if worst else ""
+    return f"held back for approval, because {held.reason}{rule}; see `toolcrib approve --list`"
 
 
 def _held_tool(entry: DbRow) -> Held:
