@@ -708,3 +708,29 @@ def test_a_file_whose_name_says_nothing_is_named_by_title_or_host(
     path.write_text(json.dumps(content), encoding="utf-8")
     (tool,) = split(read_source(str(path)))[0]
     assert tool.server == wanted
+
+
+@pytest.mark.parametrize("path", ["/orders/{id}", "/orders/{id:int}", "/orders/{id+}"])
+def test_parameters_of_a_path_are_required_and_need_no_declaration(
+    tmp_path: Path, path: str
+) -> None:
+    declared = {**OK, "parameters": [{"name": "id", "in": "path", "schema": INTEGER}]}
+    tools, refusals = read(tmp_path, document({path: {"get": OK, "put": declared}}))
+    assert refusals == []
+    assert [tool.input_schema["properties"] for tool in tools] == [{"id": STRING}, {"id": INTEGER}]
+    assert [tool.input_schema["required"] for tool in tools] == [["id"], ["id"]]
+
+
+def test_a_parameter_of_a_path_that_is_declared_elsewhere_comes_once(tmp_path: Path) -> None:
+    declared = {**OK, "parameters": [{"name": "id", "in": "query", "schema": INTEGER}]}
+    [tool], _ = read(tmp_path, document({"/orders/{id}": {"get": declared}}))
+    assert tool.input_schema["properties"] == {"id": INTEGER}
+
+
+@pytest.mark.parametrize("key", ["GET", "fetch", "x-amazon-apigateway-any-method"])
+def test_what_is_no_method_is_reported(tmp_path: Path, key: str) -> None:
+    item = {key: OK, "post": OK, "summary": "Orders.", "x-owner": "sales"}
+    [tool], [refusal] = read(tmp_path, document({"/orders": item}))
+    assert tool.name == "post_orders"
+    assert refusal.place == "/orders"
+    assert key in refusal.reason

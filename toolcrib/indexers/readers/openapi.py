@@ -30,6 +30,17 @@ HINTS = {
 }
 """MCP hints that a method implies."""
 
+ANY_METHOD = "x-amazon-apigateway-any-method"
+"""Extension of API Gateway: an operation without a method of its own."""
+
+PATH_ITEM_FIELDS = frozenset(
+    {*HTTP_METHODS, "$ref", "summary", "description", "servers", "parameters"}
+    | {"additionalOperations"}
+)
+
+PATH_PARAMETER = re.compile(r"\{([^{}+*:=?]+)[^{}]*\}")
+"""Name of a parameter in a path, which some tools write with a type or pattern (`{id:int}`)."""
+
 READABLE_VERSION = re.compile(r"2\.0|3\.\d+(\.\d+)?")
 
 GENERIC_STEM = re.compile(
@@ -113,6 +124,7 @@ class _Operations:
             except ValueError as error:
                 yield self._source.refusal(str(error), path)
                 continue
+            yield from self._unknown_fields(path, fields)
             more: dict[str, Any] = fields.get("additionalOperations") or {}
             methods = {method: fields[method] for method in HTTP_METHODS if method in fields} | more
             for method, operation in methods.items():
@@ -129,6 +141,13 @@ class _Operations:
             raise ValueError(f"additionalOperations: must be an object, not {kind_of(more)}")
         return item
 
+    def _unknown_fields(self, path: str, item: dict[str, Any]) -> Reading:
+        """Yield a refusal for each key that is no method, field or extension of a path item."""
+        for key in item:
+            if key not in PATH_ITEM_FIELDS and (not key.startswith("x-") or key == ANY_METHOD):
+                reason = f"{key!r} is no method; write each method by its name in lower case"
+                yield self._source.refusal(reason, path)
+
     def _name(self, method: str, path: str, given: Any, place: str) -> Any:
         """Name of an operation: as given, unless an earlier operation has the name."""
         by_path = _slug(method, path)
@@ -143,7 +162,7 @@ class _Operations:
             yield self._source.refusal(reason, place)
             return
         try:
-            takes = _input_schema(self._inputs, item.get("parameters") or [], operation)
+            takes = _input_schema(self._inputs, path, item.get("parameters") or [], operation)
             gives = self._output_schema(operation)
         except ValueError as error:
             yield self._source.refusal(str(error), place)
@@ -469,9 +488,11 @@ NOT_A_SCHEMA = frozenset(
 
 
 def _input_schema(
-    schemas: _Schemas, shared: list[Any], operation: dict[str, Any]
+    schemas: _Schemas, path: str, shared: list[Any], operation: dict[str, Any]
 ) -> dict[str, Any]:
     """Merge path-level parameters (`shared`), the operation's own and its body.
+
+    What stands in the path without a declaration is a parameter too: a call needs its value.
 
     A body's properties become parameters, also those of `then`, `else` and `dependentSchemas`,
     none of which is required. A body that is no object, or that has `patternProperties` or a
@@ -480,7 +501,8 @@ def _input_schema(
     """
     form = _Form(schemas)
     body: tuple[dict[str, Any], bool] | None = None
-    for parameter in _parameters(schemas.references, shared, operation):
+    declared = _parameters(schemas.references, shared, operation)
+    for parameter in [*declared, *_undeclared(path, declared)]:
         if parameter["in"] == "body":
             body = schemas.plain(parameter.get("schema")), parameter.get("required") is True
         elif parameter["in"] != "header" or parameter["name"].lower() not in SENT_BY_THE_CLIENT:
@@ -511,6 +533,13 @@ def _parameters(
     return list(found.values())
 
 
+def _undeclared(path: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Parameters that a path names, and nothing declares."""
+    known = {parameter["name"] for parameter in declared if parameter["in"] != "body"}
+    named = [name for name in dict.fromkeys(PATH_PARAMETER.findall(path)) if name not in known]
+    return [{"name": name, "in": "path", "schema": {"type": "string"}} for name in named]
+
+
 class _Form:
     """Properties of an operation's input, and the names of required properties."""
 
@@ -529,7 +558,8 @@ class _Form:
         beside = {key: parameter.get(key) for key in ("description", "deprecated")}
         beside["examples"] = self._examples_of(parameter)
         schema = {**schema, **{key: value for key, value in beside.items() if value}}
-        self._put(name, schema, required=parameter.get("required") is True)
+        required = parameter["in"] == "path" or parameter.get("required") is True
+        self._put(name, schema, required=required)
 
     def _schema_of(self, parameter: dict[str, Any]) -> dict[str, Any]:
         if "schema" in parameter:
