@@ -352,6 +352,34 @@ def test_a_heading_keeps_its_links_but_not_the_one_to_itself():
     ]
 
 
+def table(*rows, before=""):
+    written = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
+    return html(f"<table>{before}{written}</table>").text
+
+
+def test_a_cell_that_spans_rows_is_repeated_in_each():
+    head = [f"<th>{name}</th>" for name in ("System", "Copy", "Owner")]
+    first = ['<td rowspan="2">Files</td>', "<td>weekly</td>", '<td rowspan="3">Ana</td>']
+    rows = table(head, first, ["<td>monthly</td>"], ["<td colspan=2>None</td>"])
+    assert rows.splitlines()[2:] == [
+        "| Files | weekly | Ana |",
+        "| Files | monthly | Ana |",
+        "| None | | Ana |",
+    ]
+
+
+def test_a_long_cell_that_spans_rows_comes_once():
+    rows = table([f"<td rowspan='2'>{'long ' * 50}</td>", "<td>a</td>"], ["<td>b</td>"])
+    assert (rows.count("long long"), rows.splitlines()[-1]) == (25, "|  | b |")
+
+
+@pytest.mark.parametrize("before", ["<caption>Loads</caption>", "<colgroup><col></colgroup>"])
+def test_a_table_keeps_its_head_below_a_caption(before):
+    rows = table(["<th>Lift</th>"], ["<td>1|2</td>"], before=before)
+    assert rows.endswith("| Lift |\n| --- |\n| 1\\|2 |")
+    assert ("Loads\n\n|" in rows) == ("Loads" in before)
+
+
 def test_a_page_without_a_title_goes_by_its_file():
     assert html("<p>Text.</p>").title == "a"
 

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import PurePosixPath
@@ -250,6 +251,12 @@ _LOGGERS = ("pdfminer", "bs4", "mammoth")
 _SKIPPED_ELEMENTS = ("script", "style", "template", "noscript", "nav", "footer")
 """Elements outside the page's content."""
 
+MAX_REPEATED_CHARS = 200
+"""Longest cell that is repeated in each row that it spans; a longer one is left empty there."""
+
+MAX_REPEATED_CELLS = 50
+"""Most cells that are repeated in one row: a malformed table may have one more in each row."""
+
 _IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
 
 
@@ -277,12 +284,58 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
         ]
         for element in [*links, *body.find_all(_SKIPPED_ELEMENTS)]:
             element.decompose()
+        _fit_tables(body)
         for string in body.find_all(string=_WHITE_SPACE_RUN):
             if type(string) is library.NavigableString and string.find_parent("pre") is None:
                 string.replace_with(
                     _WHITE_SPACE_RUN.sub(lambda run: "\n" if "\n" in run[0] else " ", string)
                 )
         return _markdown(body, first_row_is_head=first_row_is_head), title.strip()
+
+
+def _fit_tables(body: Any) -> None:
+    """Reduce tables to what Markdown has: rows of cells, the first of them the head."""
+    for element in body.select("table > caption, table > colgroup"):
+        # Before the first row either would hide that it is the first.
+        if element.name == "caption":
+            element.name = "p"
+            element.parent.insert_before(element)
+        else:
+            element.decompose()
+    spanning: dict[int, dict[int, tuple[int, Any]]] = {}
+    for row in body.find_all("tr"):
+        table = id(row.find_parent("table"))
+        spanning[table] = _fill_row(row, spanning.get(table, {}))
+
+
+def _fill_row(row: Any, spanning: dict[int, tuple[int, Any]]) -> dict[int, tuple[int, Any]]:
+    """Repeat in a row the cells above that span it, and return the cells that span the next row.
+
+    Each is given by its column, with the number of rows that it still spans.
+    """
+    below: dict[int, tuple[int, Any]] = {}
+    column = 0
+    for cell in [*row.find_all(["td", "th"], recursive=False), None]:
+        while column in spanning:
+            left, above = spanning[column]
+            repeated = copy(above)
+            del repeated["rowspan"]
+            if len(above.get_text()) > MAX_REPEATED_CHARS:
+                repeated.clear()
+            row.append(repeated) if cell is None else cell.insert_before(repeated)
+            if left > 1:
+                below[column] = left - 1, above
+            column += _span(above, "colspan")
+        if cell is not None:
+            if (span := _span(cell, "rowspan")) > 1 and len(below) < MAX_REPEATED_CELLS:
+                below[column] = span - 1, cell
+            column += _span(cell, "colspan")
+    return below
+
+
+def _span(cell: Any, direction: str) -> int:
+    stated = str(cell.get(direction, ""))
+    return max(1, int(stated[:4])) if stated.isdecimal() else 1
 
 
 def _markdown(element: Any, *, first_row_is_head: bool) -> str:
@@ -318,6 +371,11 @@ def _markdown_converter(base: Any) -> Any:
                 source = el.get("data-src", "")
             name = el.get("alt", "").replace("\n", " ")
             return f"![{name}]({source})" if source else name
+
+        def convert_td(self, el: Any, text: str, parent_tags: AbstractSet[str]) -> str:
+            return base.convert_td(self, el, text.replace("|", r"\|"), parent_tags)
+
+        convert_th = convert_td
 
         def convert_input(self, el: Any, text: str, **_more: Any) -> str:  # noqa: ARG002
             box = "[x] " if el.has_attr("checked") else "[ ] "
