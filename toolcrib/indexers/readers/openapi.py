@@ -38,7 +38,7 @@ PATH_ITEM_FIELDS = frozenset(
     | {"additionalOperations"}
 )
 
-PATH_PARAMETER = re.compile(r"\{([^{}+*:=?]+)[^{}]*\}")
+PATH_PARAMETER = re.compile(r"\{([^{}+*:=?]++)[^{}]*+\}")
 """Name of a parameter in a path, which some tools write with a type or pattern (`{id:int}`)."""
 
 READABLE_VERSION = re.compile(r"2\.0|3\.\d+(\.\d+)?")
