@@ -139,6 +139,23 @@ def test_the_fence_of_a_large_code_block_is_no_part_of_its_own():
     assert [text for _, text in titles("```\nx\n```")] == ["```\nx\n```"]
 
 
+@pytest.mark.parametrize("kind", ["markdown", "text"])
+@pytest.mark.parametrize("announced", ["**{}. How many users?**", "Plan {}:", "Is plan {} free?"])
+def test_a_line_that_announces_what_follows_begins_a_part(announced, kind):
+    pairs = [(announced.format(n), f"Plan {n} has {'many ' * n}users.") for n in range(20)]
+    text = "\n\n".join(f"{lead_in}\n\n{answer}" for lead_in, answer in pairs)
+    parts = [part.text for part in split(text, kind, 40)]
+    assert len(parts) > 5
+    for lead_in, answer in pairs:
+        assert any(f"{lead_in}\n\n{answer}" in part for part in parts)
+
+
+def test_a_line_stays_where_nothing_of_what_it_announces_fits_beside_it():
+    text = f"Call it.\n\nOutput:\n\n{'word ' * 400}"
+    first, *_ = split(text, "text", 20)
+    assert first.text == "Call it.\n\nOutput:"
+
+
 def test_a_text_that_is_no_markdown_has_no_headings():
     parts = list(split("# include\n\nint x;", "text", 200, title="main.c"))
     assert [(part.title, part.text, part.start) for part in parts] == [

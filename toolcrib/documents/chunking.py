@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from string import ascii_letters, digits, whitespace
@@ -26,6 +26,9 @@ from toolcrib.extras import import_extra
 
 TextKind: TypeAlias = Literal["markdown", "text", "pages"]
 """Kind of a text; each page of `pages` ends with a form feed."""
+
+_Splitter: TypeAlias = Callable[[str], list[tuple[int, str]]]
+"""Function that splits a text into chunks, each with its start."""
 
 CUTTING_LEVEL = 3
 """Headings down to this level start a new part; deeper headings only go into titles."""
@@ -41,6 +44,11 @@ MAX_HEADING_CHARS = 300
 
 _FENCE = re.compile(r"\A\s*(?:`{3,}|~{3,})[^`\n]*(?:\n\s*)?\Z").match
 """Opening line of a code block; a block that is too large is cut into lines, this one too."""
+
+_LEAD_IN = re.compile(
+    r"\n[ \t]*\n(?=(?:[^\n]{0,299}[:?：？][*_]*|\*\*[^\n]{1,300}\*\*|\#{4,6}[ ][^\n]+)\Z)"
+)
+"""Blank line before a last line that announces what follows: a question, a caption, a heading."""
 
 WINDOW_CHARS = 32_768
 """Characters given to the splitter at once, whose time is quadratic in a line's length."""
@@ -123,8 +131,7 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
         deeper = deque(section.deeper)
         path = _path_to(path, section.head)
         for start, end in _windows(text, section.head.end, section.end):
-            for offset, chunk in chunks(text[start:end]):
-                begin = start + offset
+            for begin, chunk in _chunks(chunks, text, start, end):
                 while deeper and deeper[0].start < begin:
                     path = _path_to(path, deeper.popleft())
                 if _has_words(chunk, begin, deeper) and not (markdown and _FENCE(chunk)):
@@ -151,6 +158,23 @@ def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, cut
         start = cut
     yield start, end
+
+
+def _chunks(splitter: _Splitter, text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
+    """Yield start and text of each chunk of a slice; none ends with a lead-in to the next.
+
+    A lead-in stays where it is if nothing of what it announces fits beside it.
+    """
+    rest = deque(splitter(text[start:end]))
+    while rest:
+        offset, chunk = rest.popleft()
+        begin = start + offset
+        if rest and (lead_in := _LEAD_IN.search(chunk)):
+            cut = begin + lead_in.end()
+            after = splitter(text[cut:end])
+            if len(after[0][1]) > len(chunk) - lead_in.end():
+                chunk, start, rest = chunk[: lead_in.start()], cut, deque(after)
+        yield begin, chunk
 
 
 def _has_words(chunk: str, begin: int, headings: Iterable[_Heading]) -> bool:
