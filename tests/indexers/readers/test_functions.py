@@ -218,3 +218,11 @@ def test_a_framework_tool_is_no_toolspec(tmp_path: Path) -> None:
     tools, [refusal] = split(read_source(file, format="toolspec"))
     assert (tools, refusal.place) == ([], "[0]")
     assert "functions" in refusal.reason
+
+
+@pytest.mark.parametrize("key", ["googleSearch", "google_search", "codeExecution", "cachePoint"])
+def test_a_tool_of_gemini_or_bedrock_is_named_by_its_key(tmp_path: Path, key: str) -> None:
+    [tool], [refusal] = split(read_source(write(tmp_path, {"tools": [FLAT, {key: {}}]})))
+    assert (tool.name, refusal.place) == ("a", "tools[1]")
+    assert key in refusal.reason
+    assert "provider" in refusal.reason

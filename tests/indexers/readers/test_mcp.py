@@ -32,7 +32,7 @@ from tests.indexers.readers.mcp_servers.launch import (
     typed,
 )
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.readers.base import Reader, Source
+from toolcrib.indexers.readers.base import FILE_BY_URL, Reader, Source
 from toolcrib.indexers.readers.mcp import (
     McpLimits,
     McpListReader,
@@ -346,6 +346,7 @@ def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
             "stdio:python 'server.py",
             "the command cannot be split into words: No closing quotation; check its quotes",
         ),
+        ("https://example.org/openapi.json?v=1", FILE_BY_URL),
     ],
 )
 def test_a_name_that_starts_nothing(name: str, reason: str) -> None:

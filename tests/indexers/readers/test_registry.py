@@ -297,6 +297,9 @@ NO_TOOLS: list[tuple[str, Any, str]] = [
         {"name": "bigquery", "discoveryVersion": "v1", "parameters": {"alt": {"type": "string"}}},
         "a discovery document",
     ),
+    ("postman.json", {"info": {"name": "x"}, "item": [{"name": "y"}]}, "a Postman collection"),
+    ("events.yaml", {"asyncapi": "2.6.0", "channels": {}}, "an AsyncAPI document"),
+    ("graph.json", {"__schema": {"types": [{"name": "x"}]}}, "a GraphQL schema"),
     (
         "calls.json",
         [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],

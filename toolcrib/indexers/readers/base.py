@@ -39,6 +39,10 @@ YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 DATA_SUFFIXES = LINE_SUFFIXES | YAML_SUFFIXES | {".json", ".gz"}
 """Suffixes of files that may have tools; in a folder, other files are skipped."""
 
+FILE_BY_URL = (
+    "a URL is read as an MCP server; pipe a file in: curl URL | toolcrib index - --server NAME"
+)
+
 Reading: TypeAlias = Iterator[ToolSpec | Refusal]
 """Specifications and refused entries in the order of the source."""
 
@@ -245,7 +249,7 @@ class Source:
     @contextmanager
     def _open(self) -> Generator[IO[bytes]]:
         if self.path is None:
-            raise self.error("no such file")
+            raise self.error(FILE_BY_URL if "://" in self.name else "no such file")
         try:
             with self.path.open("rb") as file:
                 packed = file.peek(2)[:2] == b"\x1f\x8b"
@@ -341,6 +345,9 @@ OTHER_FILES = {
     "jobs": "a workflow",
     "services": "a Compose file",
     "discoveryVersion": "a discovery document",
+    "asyncapi": "an AsyncAPI document",
+    "item": "a Postman collection",
+    "__schema": "a GraphQL schema",
     "mcpServers": "a list of MCP servers",
 }
 """Other kinds of files whose objects may have a name, by a typical key."""

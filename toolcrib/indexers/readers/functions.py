@@ -25,6 +25,13 @@ from toolcrib.indexers.readers.openapi import as_json_schema
 CALLABLE_TYPES = frozenset({"function", "custom"})
 """Types of tools that the caller defines; the provider runs all other types."""
 
+PROVIDER_KEYS = frozenset(
+    {"googlesearch", "googlesearchretrieval", "codeexecution", "urlcontext", "googlemaps"}
+    | {"computeruse", "filesearch", "retrieval", "cachepoint", "systemtool"}
+)
+"""Only key of entries beside definitions, in lower case without underscores: tools that Gemini and
+Bedrock run, and Bedrock's mark for the cache."""
+
 INPUT_KEYS = ("parameters", "parametersJsonSchema", "input_schema", "inputSchema")
 OUTPUT_KEYS = ("responseJsonSchema", "response")
 KNOWN_KEYS = frozenset(
@@ -71,6 +78,9 @@ def _fields(tool: dict[str, Any]) -> dict[str, Any]:
             "remove it from the file"
         )
     refuse_foreign(tool, "toolspec", "mcp")
+    only = next(iter(tool), "") if len(tool) == 1 else ""
+    if only.replace("_", "").lower() in PROVIDER_KEYS:
+        raise ValueError(f"{only!r} is the provider's own, not a function definition; remove it")
     nested = nested_definition(tool)
     definition = tool if nested is None else nested
     known = KNOWN_KEYS

@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 from toolcrib.errors import SourceError
 from toolcrib.extras import needs_extra
 from toolcrib.indexers.readers.base import (
+    DATA_SUFFIXES,
+    FILE_BY_URL,
     Reading,
     Source,
     build_spec,
@@ -243,6 +245,8 @@ class McpLiveReader(_LiveReader):
 
     def _target(self, source: Source) -> Target:
         if not source.name.lower().startswith(STDIO_PREFIX):
+            if Path(urlsplit(source.name).path).suffix.lower() in DATA_SUFFIXES:
+                raise source.error(FILE_BY_URL)
             return HttpTarget(source.name)
         try:
             words = shlex.split(source.name[len(STDIO_PREFIX) :])
