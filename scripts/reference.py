@@ -191,6 +191,8 @@ def _about(field: Schema) -> str:
 
 def _resolved(document: Schema, schema: Schema) -> Schema:
     """What a `$ref` names, a lone `allOf` and an optional reference included."""
+    if "properties" in schema:
+        return schema
     for key in ("allOf", "anyOf"):
         some = [each for each in schema.get(key, ()) if each.get("type") != "null"]
         if len(some) == 1:

@@ -131,7 +131,8 @@ class _Schemas:
                 kinds[each.answer, "serialization"] = None
         made, shared = schemas(list(kinds), REF_TEMPLATE)
         self.of = dict(zip(kinds, made, strict=True))
-        self.components = dict(shared)
+        # Generators of clients name classes by titles: a record has two schemas, and one title.
+        self.components = {name: {**each, "title": name} for name, each in shared.items()}
 
     def fields(self, kind: Any) -> dict[str, Any]:
         """Schemas of a query's parameters."""

@@ -46,8 +46,11 @@ STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, regex_engi
 """Rules of bodies: unknown fields and other types are refused, nothing is converted."""
 
 
-def strict_config(**extra: Any) -> ConfigDict:
-    """`STRICT`, with additions to the schema."""
+def strict_config(*, any_of: Sequence[Mapping[str, Any]] = (), **extra: Any) -> ConfigDict:
+    """`STRICT`, with additions to the schema; a body must match one of the schemas `any_of`."""
+    if any_of:
+        # Beside `properties`, generators of clients would take `anyOf` for the whole schema.
+        extra["allOf"] = [{"anyOf": list(any_of)}]
     return {**STRICT, "json_schema_extra": extra}
 
 

@@ -103,7 +103,10 @@ EXAMPLE_SEARCHES: list[dict[str, Any]] = [
 ]
 QUERY_OR_NEEDS = [
     {"required": ["query"], "properties": {"query": {"type": "string"}}},
-    {"required": ["needs"], "properties": {"needs": {"type": "array", "minItems": 1}}},
+    {
+        "required": ["needs"],
+        "properties": {"needs": {"type": "array", "items": {"type": "string"}, "minItems": 1}},
+    },
     {"required": ["task"], "properties": {"task": {"type": "string"}}},
 ]
 
@@ -111,7 +114,9 @@ QUERY_OR_NEEDS = [
 
 
 @checked_dataclass(
-    frozen=True, kw_only=True, config=strict_config(examples=EXAMPLE_SEARCHES, anyOf=QUERY_OR_NEEDS)
+    frozen=True,
+    kw_only=True,
+    config=strict_config(examples=EXAMPLE_SEARCHES, any_of=QUERY_OR_NEEDS),
 )
 class SearchBody(SearchOptions):
     """A search: a query, or `needs`, one line for each wanted tool, or a step of a `task`.

@@ -361,7 +361,7 @@ class FeedbackBody(Feedback):
     """Feedback on a decision: the right answers, as far as known."""
 
     model_config = strict_config(
-        anyOf=[
+        any_of=[
             {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
             for name in Feedback.model_fields
         ],
