@@ -229,3 +229,10 @@ def fires(folder: Path, series: list[tuple[str, str]], alert: str) -> str:
 def test_an_alert_goes_off_when_it_should_and_only_then(tmp_path, alert):
     assert f'alertname="{alert}"' in fires(tmp_path, CASES[alert], alert)
     assert "SUCCESS" in fires(tmp_path, WELL, alert)
+
+
+@needs_promtool
+def test_the_refusals_of_one_key_are_an_overload_too(tmp_path):
+    alert = "ToolcribOverloaded"
+    series = [(name.replace("overload", "share"), values) for name, values in CASES[alert]]
+    assert f'alertname="{alert}"' in fires(tmp_path, series, alert)
