@@ -97,6 +97,10 @@ def test_an_upload_that_has_to_end_says_so_in_its_last_line(serve, tmp_path):
         service.tell(signal.SIGTERM)
         *_, last = map(json.loads, told)
     assert last["problem"]["type"] == "urn:toolcrib:problem:service-unavailable"
+    assert service.stop() == 0
+    logged = [json.loads(line) for line in service.log.read_text().splitlines()]
+    of_upload = [each for each in logged if each.get("route") == "/v1/tools"]
+    assert [each["status"] for each in of_upload] == [503]
 
 
 def test_decisions_are_written_before_the_end(serve, tmp_path):

@@ -198,7 +198,10 @@ async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerat
         if not has_begun:
             raise
         context.state.telemetry.log_fault(context.request_id, error)
-        yield b'{"problem":%b}\n' % dump(ProblemBody.of(error, context.request_id))
+        problem = ProblemBody.of(error, context.request_id)
+        # The client has a 200 since the first line: metrics and the log must show the failure.
+        context.status = problem.status
+        yield b'{"problem":%b}\n' % dump(problem)
     finally:
         ending.cancel()
         job.cancel()
