@@ -117,6 +117,14 @@ def test_unknown_and_wrong_values_are_refused(values):
         chart.validate_schema(values)
 
 
+@pytest.mark.parametrize(("settings", "drain_s"), [({}, 20), ({"service": {"drain_s": 90.5}}, 91)])
+def test_a_pod_has_time_to_drain_and_to_close(settings, drain_s):
+    for part in ("service", "gateway"):
+        spec = pod({**BOTH, "settings": settings}, part)
+        *_, wait_s = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+        assert spec["terminationGracePeriodSeconds"] == int(wait_s) + drain_s + 10
+
+
 def test_probes_ask_for_what_is_served():
     service, gateway = pod(BOTH)["containers"][0], pod(BOTH, "gateway")["containers"][0]
     assert service["readinessProbe"]["httpGet"]["path"] == "/readyz"

@@ -64,8 +64,8 @@ spec:
     spec:
       serviceAccountName: {{ .root.Values.serviceAccount.name | default (include "toolcrib.name" .root) }}
       automountServiceAccountToken: false
-      # Longer than service.drain_s, in which requests under way are answered.
-      terminationGracePeriodSeconds: 30
+      # The wait before the signal, service.drain_s for requests under way, and closing the store.
+      terminationGracePeriodSeconds: {{ dig "service" "drain_s" 20 .root.Values.settings | float64 | ceil | int | add 15 }}
       {{- with .root.Values.imagePullSecrets }}
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -91,6 +91,9 @@ spec:
           {{- include "toolcrib.container" . | nindent 10 }}
           ports:
             - {name: http, containerPort: {{ .part.port }}}
+          lifecycle:
+            # After the signal new requests get 503: it comes when the others know of the end.
+            preStop: {exec: {command: [sleep, "5"]}}
           startupProbe:
             httpGet: {path: /healthz, port: http}
             periodSeconds: 2
