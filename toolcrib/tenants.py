@@ -238,6 +238,12 @@ def rebuild_shared(
         shared.close()
 
 
+def count_shared(location: str, settings: Settings) -> tuple[int, int]:
+    """Numbers of tools and passages in all namespaces but the default one."""
+    with closing(_SharedStores(location, settings, build.make_dense(settings))) as shared:
+        return shared.counts()
+
+
 class _SharedStores:
     """Stores of tools and of passages that all namespaces but the default one share."""
 

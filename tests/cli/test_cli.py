@@ -378,6 +378,27 @@ def test_doctor_is_content_with_a_healthy_index(indexed):
     assert "nothing is wrong" in indexed("doctor").stdout
 
 
+def test_doctor_counts_the_other_namespaces(shell, settings):
+    with Tenants.open(shell.folder / ".toolcrib", settings=settings) as tenants:
+        tenants.crib("acme").index_tools([ToolSpec(name="send"), ToolSpec(name="read")])
+    told = shell.json("doctor")
+    assert told["healthy"] is True
+    assert told["index"]["tools"] == 0
+    assert told["other namespaces"] == {"tools": 2, "passages": 0}
+
+
+def test_doctor_finds_damage_of_the_other_namespaces(shell, settings):
+    store = shell.folder / ".toolcrib"
+    with Tenants.open(store, settings=settings) as tenants:
+        tenants.crib("acme").index_tools([ToolSpec(name="send")])
+    [sums] = (store / "tenants").rglob("checksums.json")
+    sums.write_text("{")
+    done = shell("doctor", "--json")
+    assert done.returncode == 1
+    [problem] = json.loads(done.stdout)["problems"]
+    assert "checksums.json cannot be read" in problem["what"]
+
+
 def test_doctor_finds_a_records_database_with_which_no_service_starts(indexed):
     ledger = indexed.folder / ".toolcrib" / "ledger.db"
     ledger.write_text("no database")

@@ -36,7 +36,9 @@ from toolcrib.errors import (
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.retrieval.rerank import ModelReranker
 from toolcrib.settings import Settings, load_settings
+from toolcrib.store.base import StoreInfo
 from toolcrib.store.folder import require_space
+from toolcrib.tenants import count_shared
 
 REBUILD_COMMAND = "toolcrib index SOURCE... --store NEW_FOLDER"
 
@@ -311,6 +313,7 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
             _check_settings(crib, settings, health)
             if deep:
                 _check_faults(crib, health)
+        shared = count_shared(location, settings)
     except ToolcribError as error:
         kinds = (mend for kind, mend in REMEDIES.items() if isinstance(error, kind))
         mend = next(kinds, "correct the cause that it names, then run toolcrib doctor again")
@@ -322,11 +325,18 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
         "optimised": info.optimised,
         "identity": identity,
     }
+    if any(shared):
+        health.facts["other namespaces"] = dict(zip(("tools", "passages"), shared, strict=True))
     _check_space(location, health)
-    if not info.points and not health.facts.get("library", {}).get("passages"):
+    passages = health.facts.get("library", {}).get("passages", 0)
+    if not any((info.points, passages, *shared)):
         health.problem(f"the index in {location} is empty", "toolcrib index SOURCE...")
     elif not info.optimised:
         health.problem("the graph is not built yet, so searches are slower", "toolcrib index")
+    _check_filters(info, health)
+
+
+def _check_filters(info: StoreInfo, health: Health) -> None:
     if fields := ", ".join(info.unindexed_fields):
         health.problem(
             f"filters scan every point, as these fields lack a payload index: {fields}",
