@@ -57,6 +57,14 @@ class TestApart:
         many.crib("acme").index_tools([MAIL])
         assert many.crib("zoo").find_tools("send a mail").tools == ()
 
+    def test_a_check_removes_old_decisions_of_a_namespace_that_is_not_used(self, tmp_path):
+        with Tenants.open(tmp_path / "store", settings=SETTINGS) as opened:
+            opened.records_db.put("decisions/acme", DbRow("old", 0.0, {}))
+            opened.records_db.put("decisions/acme", DbRow("new", time.time(), {}))
+            opened.check()
+        with Tenants.open(tmp_path / "store", settings=SETTINGS) as opened:
+            assert [row.id for row in opened.records_db.read("decisions/acme")] == ["new"]
+
     def test_decisions_are_logged_apart(self, many):
         acme = many.crib("acme")
         acme.index_tools([MAIL])

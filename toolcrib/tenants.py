@@ -27,7 +27,7 @@ from toolcrib.knowledge_base import passage_copier
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ToolRerankers, load_reranker
 from toolcrib.router.decision_log import DecisionLog
-from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.router.decision_log_db import DatabaseLog, DecisionPruner
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import CopyChanges, Layout, Store
 from toolcrib.store.copier import Copier
@@ -81,6 +81,7 @@ class Tenants:
         self._dense = dense
         self._reranker = reranker
         self._stores = _SharedStores(location, settings, dense)
+        self._pruner = DecisionPruner(records_db, settings.service.keep_days * 86_400)
         self._open_cribs: OrderedDict[str, _OpenCrib] = OrderedDict()
         self._lock = threading.RLock()
         self._is_closed = False
@@ -160,8 +161,9 @@ class Tenants:
                 opened.revision = revision
 
     def check(self) -> None:
-        """Check that the store answers."""
+        """Check that the store answers; old decisions are removed even if nothing is decided."""
         self.crib().info()
+        self._pruner.prune_if_due()
 
     def close(self) -> None:
         """Write the rest of the logs, and close everything."""
@@ -170,6 +172,7 @@ class Tenants:
             while self._open_cribs:
                 self._open_cribs.popitem()[1].crib.close()
             self._stores.close()
+            self._pruner.close()
             self.records_db.close()
 
     def __enter__(self) -> Self:
@@ -181,8 +184,8 @@ class Tenants:
     def _open(self, name: str, progress: Listener | None = None) -> _OpenCrib:
         if self._is_closed:
             raise StoreError(f"the store {self.location} is closed")
-        keep_s = self.settings.service.keep_days * 86_400
-        log = DatabaseLog(self.records_db, name, text=self.settings.telemetry.text, keep_s=keep_s)
+        text = self.settings.telemetry.text
+        log = DatabaseLog(self.records_db, name, text=text, pruner=self._pruner)
         revision = self._revision(name)
         if name == DEFAULT_NAMESPACE:
             crib = Crib.open(

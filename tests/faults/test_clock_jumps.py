@@ -18,7 +18,7 @@ import pytest
 from tests.faults.processes import PATIENCE_S, Served, make_key, until
 from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
-from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.router.decision_log_db import DatabaseLog, DecisionPruner
 from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
@@ -192,11 +192,11 @@ def test_what_is_younger_than_decisions_are_kept_outlasts_a_jump_by_a_day(tmp_pa
             record = {"kind": "decision", "id": f"{made} days old", "at": at}
             records_db.put("decisions/a", DbRow(record["id"], begin - made * DAY_S, record))
         for jump in JUMPS:
-            # A log that is opened removes what is old before long, and waits for that to close.
-            now = partial(begin.__add__, jump)
-            log = DatabaseLog(records_db, "a", text=False, keep_s=3 * DAY_S, now=now)
+            pruner = DecisionPruner(records_db, 3 * DAY_S, now=partial(begin.__add__, jump))
+            log = DatabaseLog(records_db, "a", text=False, pruner=pruner)
             log.write({"kind": "decision", "id": f"at {jump}", "at": at})
             log.close()
+            pruner.close()
         kept = {entry.id for entry in records_db.read("decisions/a")}
     assert {"0 days old", "1 days old"} <= kept
     assert kept.isdisjoint({"4 days old", "5 days old"})

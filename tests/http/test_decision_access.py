@@ -10,7 +10,7 @@ from toolcrib.access.keys import ANYONE
 from toolcrib.errors import UnknownDecisionError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes import turns
-from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.router.decision_log_db import DatabaseLog, DecisionPruner
 
 RECORD = {"kind": "decision", "id": "d1", "at": "2026-01-02T03:04:05+00:00"}
 
@@ -27,7 +27,8 @@ def context(service, monkeypatch):
 async def test_a_decision_that_another_process_is_about_to_write_is_waited_for(
     service, context, monkeypatch
 ):
-    other = DatabaseLog(service.namespaces.records_db, context.namespace, text=False, keep_s=1e12)
+    db = service.namespaces.records_db
+    other = DatabaseLog(db, context.namespace, text=False, pruner=DecisionPruner(db, keep_s=1e12))
 
     async def write_meanwhile(_seconds):
         other.write(RECORD)

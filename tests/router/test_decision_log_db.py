@@ -17,7 +17,7 @@ from toolcrib.clock import ManualClock
 from toolcrib.errors import StoreError, StoreLockedError
 from toolcrib.router import decision_log_db
 from toolcrib.router.decision_log import outcome_record
-from toolcrib.router.decision_log_db import DatabaseLog
+from toolcrib.router.decision_log_db import DatabaseLog, DecisionPruner
 from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
@@ -44,8 +44,12 @@ def log(db):
         yield log
 
 
-def opened(db, namespace="acme", *, text=False, keep_s=DAY_S, **more) -> DatabaseLog:
-    return DatabaseLog(db, namespace, text=text, keep_s=keep_s, now=lambda: MARCH, **more)
+def pruner_of(db, **more) -> DecisionPruner:
+    return DecisionPruner(db, DAY_S, now=lambda: MARCH, **more)
+
+
+def opened(db, namespace="acme", *, text=False, pruner=None, **more) -> DatabaseLog:
+    return DatabaseLog(db, namespace, text=text, pruner=pruner or pruner_of(db), **more)
 
 
 def outcome(decision="d1", tool="mail/send", ended="failure", at=MARCH + 5):
@@ -180,20 +184,27 @@ def test_what_is_older_than_is_kept_goes_now_and_then(db):
         db.put("decisions/acme", DbRow(name, at, record(id=name, at=at)))
         db.put("outcomes/acme", DbRow(f"{name}:1", at, outcome(name)))
         db.put("outcomes/other", DbRow(f"{name}:1", at, outcome(name)))
-    with closing(opened(db, clock=clock)) as log:
-        log.write(record(id="now"))
-        log.close()
+        db.put("keys", DbRow(name, at, {}))
+    pruner = pruner_of(db, clock=clock)
+    with closing(opened(db, pruner=pruner)) as log:
+
+        def write(name):
+            log.write(record(id=name))
+            log.flush()
+            pruner.close()
+
+        write("now")
         assert ids(log.recent()) == ["now", "young"]
         assert [entry.id for entry in db.read("outcomes/acme")] == ["young:1"]
-        assert len(list(db.read("outcomes/other"))) == 2
+        # Nothing is written to the other namespace.
+        assert [entry.id for entry in db.read("outcomes/other")] == ["young:1"]
+        assert len(list(db.read("keys"))) == 2
         # Not at every write: only when some time has gone by.
         db.put("decisions/acme", DbRow("old", 0.0, {}))
-        log.write(record(id="later"))
-        log.close()
+        write("later")
         assert db.get("decisions/acme", "old") is not None
         clock.now += 3600
-        log.write(record(id="much later"))
-        log.close()
+        write("much later")
         assert db.get("decisions/acme", "old") is None
 
 
@@ -290,9 +301,8 @@ def test_a_record_that_no_database_takes_costs_itself_alone(file_log, caplog):
 
 def test_old_records_that_cannot_be_removed_are_only_told_of(path, caplog):
     db = SqliteRecordsDb(path)
-    log = opened(db)
     db.close()
-    log._prune()
+    pruner_of(db).prune()
     assert "old decisions could not be removed: the records database" in caplog.text
 
 

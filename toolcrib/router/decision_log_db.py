@@ -29,7 +29,7 @@ WRITE_RETRY_S = 1.0
 PRUNE_EVERY_S = 600.0
 WARN_EVERY_S = 1.0
 PRUNE_TIMEOUT_S = 5.0
-"""Time that `close` waits for a running prune."""
+"""Time that `DecisionPruner.close` waits for a running prune."""
 
 PAGE_ROWS = 200
 REPORT_CLOCK_SKEW_S = 1.0
@@ -58,7 +58,7 @@ class DatabaseLog:
     Decisions are queued and written in batches, so that no turn waits; if the database does not
     keep up, some are dropped and counted. Feedback and outcomes are durable when `write` returns.
     Decisions are read oldest first, each followed by its reports. `text`: also keep users' words.
-    Records older than `keep_s` are pruned. `close` leaves the database open.
+    Each write calls the `pruner`. `close` leaves the database open.
     """
 
     # Feedback and outcomes get the time of their decision, and ids that begin with its id: all
@@ -70,19 +70,15 @@ class DatabaseLog:
         namespace: str,
         *,
         text: bool,
-        keep_s: float,
-        now: Callable[[], float] = time.time,
+        pruner: DecisionPruner,
         clock: Clock | None = None,
     ) -> None:
         self._db = db
         self._tables = {kind: f"{table}/{namespace}" for kind, table in TABLE_OF_KIND.items()}
         self._text = text
-        self._keep_s = keep_s
-        self._now = now
+        self._pruner = pruner
         self._clock = clock or SystemClock()
-        self._next_prune = self._clock()
         self._queue = WriteBehind(self._put_decisions)
-        self._pruning: threading.Thread | None = None
         self._counting = threading.Lock()
         self._dropped_decisions = 0
         self._last_stamp = 0
@@ -129,8 +125,6 @@ class DatabaseLog:
         lost = self._queue.close()
         if lost:
             self._drop(lost, "the log was closed")
-        if self._pruning is not None:
-            self._pruning.join(PRUNE_TIMEOUT_S)
 
     # -- reading; each raises StoreError where the database cannot be read ---------------------
 
@@ -225,22 +219,7 @@ class DatabaseLog:
             else:
                 for row in rows:
                     self._put_decisions([row])
-        self._prune_now_and_then()
-
-    def _prune_now_and_then(self) -> None:
-        if self._clock() < self._next_prune:
-            return
-        self._next_prune = self._clock() + PRUNE_EVERY_S
-        # A long prune in this thread would delay queued decisions.
-        self._pruning = threading.Thread(target=self._prune, daemon=True)
-        self._pruning.start()
-
-    def _prune(self) -> None:
-        try:
-            for table in self._tables.values():
-                self._db.prune(table, before=self._now() - self._keep_s)
-        except StoreError as error:
-            logger.warning("old decisions could not be removed: %s", error)
+        self._pruner.prune_if_due()
 
     def _drop(self, count: int, why: str) -> None:
         with self._counting:
@@ -250,6 +229,54 @@ class DatabaseLog:
                 self._next_warning = self._clock() + WARN_EVERY_S
         if not quiet:
             logger.warning("decisions were not logged, %d so far: %s", self._dropped_decisions, why)
+
+
+class DecisionPruner:
+    """Removes decisions older than `keep_s` and their reports, of all namespaces.
+
+    A namespace without new decisions must lose its old ones too. `close` leaves the database open.
+    """
+
+    def __init__(
+        self,
+        db: RecordsDb,
+        keep_s: float,
+        *,
+        now: Callable[[], float] = time.time,
+        clock: Clock | None = None,
+    ) -> None:
+        self._db = db
+        self._keep_s = keep_s
+        self._now = now
+        self._clock = clock or SystemClock()
+        self._next_prune = self._clock()
+        self._pruning: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def prune_if_due(self) -> None:
+        """Prune in a thread, at most once in `PRUNE_EVERY_S`."""
+        with self._lock:
+            if self._clock() < self._next_prune:
+                return
+            self._next_prune = self._clock() + PRUNE_EVERY_S
+            # A long prune in the caller's thread would delay queued decisions.
+            self._pruning = threading.Thread(target=self.prune, daemon=True)
+            self._pruning.start()
+
+    def prune(self) -> None:
+        """Prune now."""
+        kinds = set(TABLE_OF_KIND.values())
+        try:
+            for table in self._db.tables():
+                if table.partition("/")[0] in kinds:
+                    self._db.prune(table, before=self._now() - self._keep_s)
+        except StoreError as error:
+            logger.warning("old decisions could not be removed: %s", error)
+
+    def close(self) -> None:
+        """Wait for a running prune."""
+        if self._pruning is not None:
+            self._pruning.join(PRUNE_TIMEOUT_S)
 
 
 class WriteBehind:
