@@ -85,7 +85,7 @@ def test_the_list_says_in_words_what_each_key_may(shell):
     assert lines[1].split()[1:5] == ["ann", "active", "read", "default"]
     assert lines[1].rstrip().endswith("never       servers: mail; up to pii")
     assert lines[2].split()[1:5] == ["[bold]bob", "active", "write", "*"]
-    assert lines[3] == "2 keys"
+    assert lines[3] == "2 keys in .toolcrib"
 
 
 def test_a_named_store_that_is_not_there_is_an_error(shell):
@@ -97,6 +97,9 @@ def test_a_named_store_that_is_not_there_is_an_error(shell):
 
 def test_no_keys_are_an_empty_list_and_make_no_file(shell):
     assert shell.json("keys", "list") == {"keys": []}
+    # The keys of a service are not asked for, and the store is named.
+    done = shell("keys", "list", TOOLCRIB_URL="http://127.0.0.1:1")
+    assert (done.returncode, done.stderr.strip()) == (0, "0 keys in .toolcrib")
     assert not (shell.folder / ".toolcrib").exists()
 
 
@@ -128,7 +131,7 @@ def test_a_name_in_place_of_an_id_is_told_with_the_id(shell):
             "create ann --profile nosuch",
             "gateway.profiles has no 'nosuch'; add it to the settings, or name their file: tool",
         ),
-        ("revoke 000000000000", "no key has the id '000000000000'"),
+        ("revoke 000000000000", "no key in .toolcrib has the id '000000000000'"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(shell, arguments, words):

@@ -153,7 +153,7 @@ def list_keys(context: typer.Context, store: StoreOption = None, json: Json = Fa
     if json:
         print_json({"keys": keys})
     else:
-        _print_keys(keys)
+        _print_keys(keys, store or load_settings(context.obj).store)
 
 
 @app.command("revoke")
@@ -175,8 +175,10 @@ def revoke(
         if not ring.revoke(key):
             named = [each.id for each in ring.list() if each.name == given]
             known = f", but {', '.join(named)} has this name" if named else ""
+            location = store or load_settings(context.obj).store
             raise QueryError(
-                f"no key has the id {key!r}{known}; `toolcrib keys list` shows the ids"
+                f"no key in {location} has the id {key!r}{known}; `toolcrib keys list` shows the "
+                "ids"
             )
     print_either({"revoked": key}, f"{escape(key)} revoked", json=json)
 
@@ -204,7 +206,7 @@ def _grant(given: dict[str, Any]) -> Grant:
         raise QueryError(f"--{place} {fault['input']!r}: {fault['msg']}") from error
 
 
-def _print_keys(keys: list[dict[str, Any]]) -> None:
+def _print_keys(keys: list[dict[str, Any]], location: str) -> None:
     rows = [
         (
             key["id"],
@@ -220,7 +222,7 @@ def _print_keys(keys: list[dict[str, Any]]) -> None:
     ]
     names = ("key", "name", "state", "access", "namespaces", "made", "expires", "only")
     print_rows(rows, names)
-    notes.print(f"[dim]{count_of(len(keys), 'key')}[/]")
+    notes.print(f"[dim]{count_of(len(keys), 'key')} in {escape(location)}[/]")
 
 
 def _limits(grant: dict[str, Any]) -> str:
