@@ -222,7 +222,16 @@ class ServiceError(ToolcribError, RuntimeError):
 
 
 class UnauthenticatedError(ServiceError):
-    """The request has no API key, or one that is unknown, expired or revoked."""
+    """The request has no API key, or one that is unknown, expired or revoked.
+
+    `key_id`: id of an expired or revoked key.
+    """
+
+    def __init__(
+        self, message: str, *, key_id: str = "", retry_after_s: float | None = None
+    ) -> None:
+        self.key_id = key_id
+        super().__init__(message, retry_after_s=retry_after_s)
 
 
 class ForbiddenError(ServiceError):

@@ -10,6 +10,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from toolcrib.access.keys import KeyRing
+
 QUERY = "zebedee sends a mail"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -50,6 +52,20 @@ def test_who_was_turned_away_is_told_by_the_reason(service):
     [line] = service.lines(answer.headers["x-request-id"])
     assert (line["status"], line["turned_away"], line["route"]) == (401, "key", "/v1/tools/{id}")
     assert "secret-tool" not in str(line)
+
+
+def test_who_still_sends_a_revoked_key_is_told_by_its_id(service):
+    text = service.key()
+    key_id = text.split("_")[1]
+    with service.anonymous() as client:
+        client.headers["Authorization"] = f"Bearer {text}"
+        KeyRing(service.namespaces.records_db).revoke(key_id)
+        answer = client.get("/v1/me")
+        unknown = client.get("/v1/me", headers={"Authorization": f"Bearer {text[:-1]}x"})
+    [line] = service.lines(answer.headers["x-request-id"])
+    assert (line["status"], line["turned_away"], line["key"]) == (401, "key", key_id)
+    [line] = service.lines(unknown.headers["x-request-id"])
+    assert line["key"] == ""
 
 
 def test_a_client_that_leaves_before_its_body_is_whole_is_no_fault(service):

@@ -309,7 +309,8 @@ class KeyRing:
             raise UnauthenticatedError("the API key is not known")
         state = kept.state(self._now())
         if state != "active":
-            raise UnauthenticatedError(f"the API key {kept.id} ({kept.name!r}) is {state}")
+            refused = f"the API key {kept.id} ({kept.name!r}) is {state}"
+            raise UnauthenticatedError(refused, key_id=kept.id)
         return Caller(kept.id, kept.name, kept.grant)
 
     def _cached_key(self, key_id: str) -> Key | None:

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.access.keys import ANYONE, RateLimiter
+from toolcrib.access.keys import ANYONE, Caller, RateLimiter
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.errors import (
     DeadlineError,
@@ -32,6 +32,7 @@ from toolcrib.errors import (
     ServiceUnavailableError,
     TooLargeError,
     ToolcribError,
+    UnauthenticatedError,
 )
 from toolcrib.http.authenticator import Authenticator, Callers
 from toolcrib.http.context import RequestContext, header, is_upload
@@ -234,7 +235,8 @@ class _Admission:
                 await answer(scope, receive, sender)
         finally:
             context.took_ms = (time.perf_counter() - started) * 1000
-            context.key_id, context.usage = context.caller.key_id, context.meter.usage
+            context.key_id = context.caller.key_id or context.key_id
+            context.usage = context.meter.usage
             context.model_requests = context.meter.requests
             if context.route == UNMATCHED_ROUTE:
                 # The request was refused before routing; its address may be known.
@@ -249,7 +251,7 @@ class _Admission:
         try:
             async with deadline:
                 context.turned_away = "key"
-                context.caller = await self._authenticator.caller(scope)
+                context.caller = await self._caller(scope, context)
                 # Take a place after authentication: wrong keys must not take the places of others.
                 with self._take_place(context):
                     self._admit(scope, context)
@@ -266,6 +268,14 @@ class _Admission:
             ) from None
         finally:
             context.is_over = True
+
+    async def _caller(self, scope: Scope, context: RequestContext) -> Caller:
+        try:
+            return await self._authenticator.caller(scope)
+        except UnauthenticatedError as error:
+            # The log says who still sends a key that holds no longer.
+            context.key_id = error.key_id
+            raise
 
     def _admit(self, scope: Scope, context: RequestContext) -> None:
         """Check rate and namespace of the caller; raises to refuse the request."""
