@@ -154,16 +154,22 @@ def test_the_files_of_the_config_map_are_read(tmp_path, monkeypatch):
 
 
 def test_the_first_key_is_made_once(tmp_path):
-    """The command of the container runs as it is, on a folder."""
-    (first,) = pod({})["initContainers"]
+    """The commands of the containers run as they are, on one folder."""
+    (first,) = pod(BOTH)["initContainers"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for number in range(2):
-        done = subprocess.run(
+    environment = {**os.environ, "PATH": path, "TOOLCRIB_STORE": str(tmp_path)}
+
+    def start(ordinal):
+        name = f"demo-toolcrib-service-{ordinal}"
+        return subprocess.Popen(
             first["command"],
-            env={**os.environ, "PATH": path, "TOOLCRIB_STORE": str(tmp_path)},
-            capture_output=True,
+            env={**environment, "HOSTNAME": name},
+            stdout=subprocess.PIPE,
             text=True,
-            check=True,
         )
-        assert ("tc_" in done.stdout) == (number == 0)
+
+    # The first pod starts last, and the others wait for its key; then it starts once more.
+    printed = [each.communicate()[0] for each in [start(10), start(1), start(0)]]
+    assert [text.count("tc_") for text in printed] == [0, 0, 1]
+    assert start(0).communicate()[0] == ""
     assert "initContainers" not in pod(OWN)

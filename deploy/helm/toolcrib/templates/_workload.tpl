@@ -82,7 +82,14 @@ spec:
           command:
             - sh
             - -ec
-            - toolcrib keys list --json | grep -q '"active"' || toolcrib keys create first{{ if eq .kind "service" }} --write{{ end }}
+            # Pods start at once: the first makes the key, the others wait for it.
+            - |
+              until toolcrib keys list --json | grep -q '"active"'; do
+                case "${HOSTNAME:-$(uname -n)}" in
+                  *-0) toolcrib keys create first{{ if eq .kind "service" }} --write{{ end }} ;;
+                  *) sleep 2 ;;
+                esac
+              done
           {{- include "toolcrib.container" . | nindent 10 }}
       {{- end }}
       containers:
