@@ -8,7 +8,7 @@ import pytest
 
 from tests.store.qdrant_over_http import running
 from toolcrib import Collection, Passage, Settings, ToolSpec, Turn
-from toolcrib.errors import IndexMismatchError, QueryError, StoreError
+from toolcrib.errors import IndexMismatchError, QueryError, StoreDamagedError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.namespaced import check_name
@@ -56,6 +56,17 @@ class TestApart:
         assert acme.tools.calibration_fingerprint() == zoo.tools.calibration_fingerprint()
         many.crib("acme").index_tools([MAIL])
         assert many.crib("zoo").find_tools("send a mail").tools == ()
+
+    def test_a_check_finds_damage_before_a_namespace_is_used(self, tmp_path):
+        with Tenants.open(tmp_path / "store", settings=SETTINGS) as opened:
+            opened.crib("acme").index_tools([MAIL])
+            opened.check()
+        [sums] = (tmp_path / "store" / "tenants").rglob("checksums.json")
+        sums.write_text("{")
+        with Tenants.open(tmp_path / "store", settings=SETTINGS) as opened:
+            with pytest.raises(StoreDamagedError, match=r"checksums\.json"):
+                opened.check()
+            assert ids(opened.crib()) == []
 
     def test_a_check_removes_old_decisions_of_a_namespace_that_is_not_used(self, tmp_path):
         with Tenants.open(tmp_path / "store", settings=SETTINGS) as opened:

@@ -161,8 +161,9 @@ class Tenants:
                 opened.revision = revision
 
     def check(self) -> None:
-        """Check that the store answers; old decisions are removed even if nothing is decided."""
+        """Check that all stores answer; old decisions are removed even if nothing is decided."""
         self.crib().info()
+        self._stores.check()
         self._pruner.prune_if_due()
 
     def close(self) -> None:
@@ -284,6 +285,11 @@ class _SharedStores:
         )
         crib.tools.check()
         return crib
+
+    def check(self) -> None:
+        """Check that the existing stores answer; the first check opens them."""
+        for store in self._existing_stores():
+            store.open().info()
 
     def names(self) -> list[str]:
         """List the namespaces ever written to, by name."""
