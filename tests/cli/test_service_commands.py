@@ -68,6 +68,10 @@ def test_errors_of_a_service_are_one_line_with_the_exit_code_of_their_kind(shell
     told = shell("doctor", "--json", **{**service, "TOOLCRIB_API_KEY": "tc_nobody"})
     assert told.returncode == 1
     assert "TOOLCRIB_API_KEY" in json.loads(told.stdout)["problems"][0]["mend"]
+    told = shell("doctor", "--json", **{**service, "TOOLCRIB_NAMESPACE": "empty"})
+    [problem] = json.loads(told.stdout)["problems"]
+    assert "namespace 'empty'" in problem["what"]
+    assert "TOOLCRIB_NAMESPACE" in problem["mend"]
 
 
 def test_a_service_without_decisions_has_none_to_report(shell, service):

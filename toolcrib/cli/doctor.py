@@ -118,8 +118,10 @@ def _check_service(url: str, settings: Settings, health: Health) -> None:
         return
     facts |= {"engine": info.engine, "tools": info.points, "collections": collections, **identity}
     if not info.points and not any(collections.values()):
-        what = f"the service at {url} has no tool and no passage for this key"
-        health.problem(what, f"toolcrib index SOURCE... --url {url}")
+        space = f"the namespace {settings.namespace!r}" if settings.namespace else "its namespace"
+        what = f"the service at {url} has no tool and no passage for this key in {space}"
+        others = "or TOOLCRIB_NAMESPACE=NAME for another namespace"
+        health.problem(what, f"toolcrib index SOURCE... --url {url}, {others}")
 
 
 def _check_models(settings: Settings, health: Health) -> Settings | None:
