@@ -100,7 +100,7 @@ def nested(depth):
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        (ToolSpec(name="bad", description="half \ud800"), "holds half a character"),
+        (ToolSpec(name="bad", description="half \ud800"), "holds half of a surrogate pair"),
         (ToolSpec(name="bad", annotations=nested(199)), "cannot be sent: recursion limit"),
         (Passage("rules", "half \ud800.md", "x", position=3), "holds half a character"),
     ],
@@ -111,6 +111,7 @@ def test_what_cannot_be_sent_goes_as_a_refusal_and_keeps_nothing_out(faulty, cri
         crib.index_passages([bad, Passage("rules", "a.md", "One.")])
     else:
         crib.index_tools(bad, SEND)
-    good, reply_failure = map(json.loads, faulty.record.arrived[0].body.splitlines())
-    assert "reason" not in good[1]
-    assert said in reply_failure[1]["reason"]
+    sent = [json.loads(line)[1] for line in faulty.record.arrived[0].body.splitlines()]
+    (refused,) = (item for item in sent if "reason" in item)
+    assert len(sent) == 2
+    assert said in refused["reason"]

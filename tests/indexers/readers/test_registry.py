@@ -17,7 +17,13 @@ from tests.indexers.readers.conformance import split, write_sample
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.readers import registry
 from toolcrib.indexers.readers.base import Source
-from toolcrib.indexers.readers.registry import formats, read_data, read_source, readers
+from toolcrib.indexers.readers.registry import (
+    formats,
+    read_data,
+    read_source,
+    readers,
+    tool_entries,
+)
 from toolcrib.records import Refusal, ToolSpec
 
 
@@ -365,3 +371,29 @@ def test_folders_that_were_passed_over_are_named(tmp_path: Path) -> None:
     assert refusal == Refusal(
         str(tmp_path), "", "passed over: .claude, src/node_modules; name by itself what to read"
     )
+
+
+@pytest.mark.parametrize("server", [None, "crm"])
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"success_examples": "open a claim"}, "success_examples"),
+        ({"cost_estimate": -1.0}, "cost_estimate"),
+        ({"annotations": {"owner": object()}}, "JSON"),
+        ({"name": "open\u200bclaim"}, "name"),
+    ],
+)
+def test_an_unchecked_copy_of_a_specification_is_refused(
+    server: str | None, changes: dict[str, Any], field: str
+) -> None:
+    spec = ToolSpec(name="open_claim", success_examples=("a pipe burst",))
+    copies = [spec, spec.model_copy(update=changes)]
+    tools, (refusal,) = split(item for _, item in tool_entries(copies, server, None))
+    assert [tool.name for tool in tools] == ["open_claim"]
+    assert (refusal.source, refusal.place) == ("a ToolSpec", "open_claim")
+    assert field in refusal.reason
+
+
+def test_a_constructed_specification_gets_its_defaults() -> None:
+    ((_, spec),) = tool_entries(ToolSpec.model_construct(name="a"), None, None)
+    assert spec == ToolSpec(name="a")

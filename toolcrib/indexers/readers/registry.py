@@ -14,6 +14,7 @@ from toolcrib.indexers.readers.base import (
     Reader,
     Reading,
     Source,
+    build_spec,
     entries,
     is_object,
     kind_of,
@@ -29,6 +30,9 @@ a LangChain tool; or several of these; or entries that were read before."""
 
 COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator)
 """Types of collections of sources; not any iterable, as a LangChain tool iterates its fields."""
+
+SPEC_SOURCE, OBJECT_SOURCE = "a ToolSpec", "a Python object"
+"""Names of sources that are no files: objects that a caller passes."""
 
 MAX_SHOWN_KEYS = 5
 """Keys of an unknown object that a message names."""
@@ -102,11 +106,16 @@ def tool_entries(source: ToolSource, server: str | None, format: str | None) -> 
 
 def _object_entries(source: Any, server: str | None, format: str | None) -> Iterator[Entry]:
     """Entries of an object; its type determines the reader, so `format` is only checked."""
-    name = "a ToolSpec" if isinstance(source, ToolSpec) else "a Python object"
+    name = SPEC_SOURCE if isinstance(source, ToolSpec) else OBJECT_SOURCE
     if format is not None and format not in formats():
         yield name, Refusal(name, "", _unknown_format(format))
     elif isinstance(source, ToolSpec):
-        yield name, source if server is None else source.on_server(server)
+        # `model_copy` and `model_construct` check nothing, and an unreadable specification in the
+        # index would break every search that finds it.
+        spec = build_spec(name, str(source.id), source.model_dump(warnings=False))
+        if isinstance(spec, ToolSpec) and server is not None:
+            spec = spec.on_server(server)
+        yield name, spec
     else:
         from toolcrib.indexers.readers.python import read_objects
 
