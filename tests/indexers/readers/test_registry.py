@@ -373,6 +373,15 @@ def test_folders_that_were_passed_over_are_named(tmp_path: Path) -> None:
     )
 
 
+def test_a_refused_object_of_a_list_has_its_index() -> None:
+    good = {"name": "good", "description": "Good.", "parameters": {"type": "object"}}
+    wrong = {"name": "wrong", "description": "Wrong.", "parameters": []}
+    objects = [good, wrong, [3], {"tools": [good, wrong]}]
+    tools, refusals = split(item for _, item in tool_entries(objects, None, None))
+    assert [tool.name for tool in tools] == ["good", "good"]
+    assert [refusal.place for refusal in refusals] == ["[1]", "[2][0]", "[3].tools[1]"]
+
+
 @pytest.mark.parametrize("server", [None, "crm"])
 @pytest.mark.parametrize(
     ("changes", "field"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -98,10 +99,19 @@ def tool_entries(source: ToolSource, server: str | None, format: str | None) -> 
     elif isinstance(source, ReadSources):
         yield from cast("Iterable[Entry]", source.entries)
     elif isinstance(source, COLLECTION_TYPES):
-        for each in cast("Iterable[Any]", source):
-            yield from tool_entries(each, server, format)
+        for index, each in enumerate(cast("Iterable[Any]", source)):
+            for name, item in tool_entries(each, server, format):
+                yield name, _with_index(index, item)
     else:
         yield from _object_entries(source, server, format)
+
+
+def _with_index(index: int, item: ToolSpec | Refusal) -> ToolSpec | Refusal:
+    """Entry of a list; the refusal of an object has its index, as an object has no other name."""
+    if isinstance(item, ToolSpec) or item.source != OBJECT_SOURCE:
+        return item
+    separator = "." if item.place and not item.place.startswith("[") else ""
+    return replace(item, place=f"[{index}]{separator}{item.place}")
 
 
 def _object_entries(source: Any, server: str | None, format: str | None) -> Iterator[Entry]:
