@@ -74,6 +74,25 @@ def test_what_else_a_definition_says_is_kept(tmp_path: Path) -> None:
     assert tools[0].annotations == {"strict": True}
 
 
+def test_what_stands_beside_a_nested_definition_is_kept(tmp_path: Path) -> None:
+    beside = {"success_examples": ["say hello"], "cache_control": {"type": "ephemeral"}}
+    [tool], _ = split(read_source(write(tmp_path, [{**NESTED, **beside, "strict": None}])))
+    assert tool.success_examples == ("say hello",)
+    assert tool.annotations == beside
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_hints_among_the_annotations_of_a_definition_are_read(tmp_path: Path, nested: bool) -> None:
+    hints = {"destructiveHint": True, "success_examples": ["wipe it"]}
+    definition = {**LEGACY, "annotations": hints, "strict": True}
+    content = {"type": "function", "function": definition} if nested else definition
+    [tool], refusals = split(read_source(write(tmp_path, [content])))
+    assert refusals == []
+    assert tool.annotations == {**hints, "strict": True}
+    assert "destructive" in tool.safety_tags
+    assert tool.success_examples == ("wipe it",)
+
+
 @pytest.mark.parametrize("kind", ["web_search", "bash_20250124", "mcp"])
 def test_tools_of_the_provider_are_refused_by_name(tmp_path: Path, kind: str) -> None:
     name = write(tmp_path, [{"type": kind, "name": "x"}, FLAT])

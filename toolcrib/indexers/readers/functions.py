@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 from toolcrib.indexers.readers.base import (
@@ -44,7 +45,7 @@ class FunctionsReader:
     """Reads definitions of OpenAI (nested, flat or in namespaces), Anthropic, Gemini and Bedrock.
 
     Dumped tools of frameworks are read too. Other keys of a definition than name, description and
-    schema (`strict`, `cache_control`) are kept under `annotations`.
+    schema (`strict`, `cache_control`), also beside a nested one, are kept under `annotations`.
     """
 
     format: ClassVar[str] = "functions"
@@ -83,6 +84,7 @@ def _fields(tool: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{only!r} is the provider's own, not a function definition; remove it")
     nested = nested_definition(tool)
     definition = tool if nested is None else nested
+    beside = {key: value for key, value in tool.items() if value is not nested}
     known = KNOWN_KEYS
     schema = _first_of(definition, INPUT_KEYS)
     if "toolSpec" in tool and is_object(schema):
@@ -99,8 +101,16 @@ def _fields(tool: dict[str, Any]) -> dict[str, Any]:
         "description": definition.get("description"),
         "input_schema": framework_schema(definition) if schema is None else schema,
         "output_schema": returned,
-        "annotations": {k: v for k, v in definition.items() if k not in known and v is not None},
+        "annotations": _annotations({**beside, **definition}, known),
     }
+
+
+def _annotations(fields: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Fields of a definition that have no place elsewhere; its own `annotations` are among them."""
+    rest = {k: v for k, v in fields.items() if k not in known and v is not None}
+    if not is_object(own := rest.get("annotations")):
+        return rest
+    return {**own, **{k: v for k, v in rest.items() if k != "annotations"}}
 
 
 def _first_of(definition: dict[str, Any], keys: tuple[str, ...]) -> Any:
