@@ -243,9 +243,12 @@ class TestAbstaining:
         assert (found.verdict, found.reason) == ("accept", "called by its name")
 
     def test_where_no_tool_is_in_reach_there_is_nothing_to_judge(self, open_crib: Open) -> None:
-        found = open_crib(calibration).find_tools(QUERY, scope=Scope(servers=frozenset()))
-        assert (found.tools, found.verdict, found.confidence) == ((), "abstain", None)
-        assert found.reason
+        crib = open_crib(calibration)
+        outside = crib.find_tools(QUERY, scope=Scope(servers=frozenset()))
+        assert (outside.tools, outside.verdict, outside.confidence) == ((), "abstain", None)
+        filtered = crib.find_tools(QUERY, where=Equals("server", "none"))
+        assert "filter" in filtered.reason
+        assert outside.reason == filtered.reason
 
 
 class TestThresholds:

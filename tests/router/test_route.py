@@ -23,7 +23,7 @@ STRANGE = Context("", need="act", confidences={"need": 0.6})
 
 SURE_TOOLS = found("mail/send", sure=0.98)
 UNSURE_TOOLS = found("mail/send", sure=0.02, verdict="abstain")
-NO_TOOLS = FindResult("", (), {}, verdict="abstain", reason="no tool is in the caller's scope")
+NO_TOOLS = FindResult("", (), {}, verdict="abstain", reason="no tool is in reach")
 SURE_PASSAGES = replace(known("handbook"), fit=0.98)
 NO_PASSAGES = KnowledgeResult(fit=0.02)
 
@@ -112,12 +112,12 @@ def test_where_nothing_fits_it_is_the_general_tool_and_that_is_never_certain(
         (HELD_BACK, NO_PASSAGES, (), "neither the tools nor the collections fit"),
         (HELD_BACK, NO_COLLECTION, (), "no tool fits, and no collection is in the caller's scope"),
         (HELD_BACK, LATE, ("knowledge",), "no tool fits, and no time was left"),
-        (NO_TOOLS, NO_PASSAGES, (), "no tool is in the caller's scope, and no collection fits"),
+        (NO_TOOLS, NO_PASSAGES, (), "no tool is in reach, and no collection fits"),
         (
             NO_TOOLS,
             NO_COLLECTION,
             (),
-            "no tool is in the caller's scope, and no collection is in the caller's scope",
+            "no tool is in reach, and no collection is in the caller's scope",
         ),
     ],
 )

@@ -25,6 +25,9 @@ from toolcrib.store.payload import read_tool
 
 _Probability = Annotated[float, Field(ge=0, le=1)]
 
+NO_TOOL_REASON = "no tool is in reach (scope, filter or an empty index)"
+"""One text for all causes, as another text would reveal tools outside a caller's scope."""
+
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
@@ -239,7 +242,7 @@ class Assessor:
 
     def _judgement(self, result: FindResult) -> Judgement:
         if not result.tools:
-            return Judgement(fits=False, reason="no tool is in the caller's scope")
+            return Judgement(fits=False, reason=NO_TOOL_REASON)
         first = result.tools[0]
         if first.score >= 1:
             return Judgement(fits=True, reason="called by its name")
