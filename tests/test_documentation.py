@@ -81,7 +81,10 @@ def test_the_examples_of_a_page_run(name, tmp_path, monkeypatch):
     gc.collect()
 
 
-def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(tmp_path, monkeypatch):
+@pytest.mark.parametrize("content", [None, "\n\n"])
+def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(
+    tmp_path, monkeypatch, content
+):
     monkeypatch.chdir(tmp_path)
     with Crib.open(".toolcrib") as crib:
         schema = {"type": "object", "properties": {"$to": {"type": "string"}}}
@@ -103,7 +106,7 @@ def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(tmp_
         calls = [
             {"function": {"name": name, "arguments": '{"to": "Ana"}'}, "id": name} for name in names
         ]
-        return {"role": "assistant", "content": None, "tool_calls": calls}
+        return {"role": "assistant", "content": content, "tool_calls": calls}
 
     def call_tool(tool, arguments):
         called.append((tool, arguments))
