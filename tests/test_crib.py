@@ -43,6 +43,7 @@ def ids(result) -> list[str]:
         (lambda crib: crib.get_tool(5), "id .* not int"),
         (lambda _: Crib.open(5), "location .* not int"),
         (lambda _: Crib.open(":memory:", settings="toolcrib.yaml"), "settings .* not str"),
+        (lambda _: Crib.open(":memory:", dense="multilingual"), "DenseEncoder .* not str"),
     ],
 )
 def test_a_value_of_another_type_is_an_error_in_words(sample_crib, call, words):

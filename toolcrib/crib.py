@@ -126,10 +126,13 @@ class Crib:
             StoreLockedError: another process has the folder open.
             StoreUnavailableError: the server does not answer.
             IndexMismatchError: other models, settings or format made the index.
-            QueryError: `location` is neither a text nor a path, or `settings` are no `Settings`.
+            QueryError: `location` is neither a text nor a path, `settings` are no `Settings`, or
+                `dense` is no `DenseEncoder`.
         """
         settings = settings or load_settings()
         require_type(settings, Settings, "settings", "Settings")
+        wanted = "a DenseEncoder (the setting encoder.dense takes a name)"
+        require_type(dense, DenseEncoder | None, "encoder `dense`", wanted)
         if not isinstance(location, Path | None):
             require_text(location, "location")
         where = str(location if location is not None else settings.store)

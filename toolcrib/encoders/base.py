@@ -29,6 +29,7 @@ class SparseVector:
     values: FloatArray
 
 
+@runtime_checkable
 class DenseEncoder(Protocol):
     """Turns texts into unit vectors."""
 
