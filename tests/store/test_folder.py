@@ -103,3 +103,9 @@ def test_what_killed_processes_left_in_memory_is_removed_and_nothing_in_use(tmp_
         remove()
         alive.communicate("")
     assert not folder.parent.exists()
+
+
+def test_without_a_temporary_folder_the_error_names_the_variable(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(StoreWriteError, match="TMPDIR"):
+        temporary_folder()

@@ -117,14 +117,23 @@ def file_lock(path: Path, *, timeout_s: float) -> Generator[None]:
 def temporary_folder() -> tuple[Path, Callable[[], None]]:
     """Make the folder of a store in memory; return it with the function that removes it.
 
-    Unlocked folders are removed first: their processes were killed.
+    Unlocked folders of other stores are removed: their processes were killed.
+
+    Raises:
+        StoreWriteError: there is no temporary folder to write to.
     """
-    for old in Path(tempfile.gettempdir()).glob(f"{MEMORY_PREFIX}*"):
+    try:
+        made = tempfile.TemporaryDirectory(prefix=MEMORY_PREFIX, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise StoreWriteError(
+            "a store in memory keeps files of the engine in a temporary folder, and none can be "
+            f"made ({error.strerror}): mount a folder in memory at /tmp, or name one in TMPDIR"
+        ) from error
+    for old in Path(made.name).parent.glob(f"{MEMORY_PREFIX}*"):
         with suppress(OSError, StoreLockedError, StoreWriteError):
             if time.time() - old.stat().st_mtime > UNLOCKED_FOLDER_S:
                 lock_folder(old).release()
                 shutil.rmtree(old, ignore_errors=True)
-    made = tempfile.TemporaryDirectory(prefix=MEMORY_PREFIX, ignore_cleanup_errors=True)
     lock = lock_folder(Path(made.name))
 
     def remove() -> None:
