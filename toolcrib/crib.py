@@ -396,7 +396,7 @@ class Crib:
     def learn_labels(self) -> None:
         """Fit a context model to the settings' own labels and cues, and store it with the index.
 
-        Without a stored model every process fits a model for its first turn. With the bundled
+        Without a stored model every crib fits a model for its first turn. With the bundled
         encoder and no labels or cues in the settings, the shipped model is used, and not stored.
 
         Raises:
