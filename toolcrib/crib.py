@@ -202,7 +202,7 @@ class Crib:
         tool are `dropped` in the report.
 
         Raises:
-            QueryError: `prune` without a source.
+            QueryError: `prune`, and the sources hold no entry.
             SourceError: the sources hold no readable entry, or a file cannot be read.
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
@@ -321,7 +321,7 @@ class Crib:
 
         Raises:
             MissingExtraError: the extra `docs` is not installed.
-            QueryError: `prune` without a source.
+            QueryError: `prune`, and the sources hold no entry.
             SourceError: the sources hold no readable document.
             StoreError: the store refused; passages reported to `progress` before are durable.
         """

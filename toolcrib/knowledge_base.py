@@ -143,13 +143,12 @@ class KnowledgeBase:
     ) -> IndexReport:
         """Bring a collection up to date with documents, as `Crib.index_docs`."""
         from toolcrib.documents.sources import passages
-        from toolcrib.indexers.sync import require_entries, require_sources
+        from toolcrib.indexers.sync import require_entries
 
-        require_sources(sources, prune=prune)
         tokens, limits = self._settings.documents.max_tokens, self._settings.documents.limits
         entries = list(passages(*sources, collection=collection, max_tokens=tokens, limits=limits))
         pruned = collection if prune else None
-        return self.put(require_entries(entries), prune=pruned, progress=progress)
+        return self.put(require_entries(entries, prune=prune), prune=pruned, progress=progress)
 
     def put(
         self,

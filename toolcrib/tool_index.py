@@ -97,12 +97,13 @@ class ToolIndex:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
         from toolcrib.indexers.enrichment import prepare_entries
         from toolcrib.indexers.readers.registry import tool_entries
-        from toolcrib.indexers.sync import ToolSync, require_entries, require_sources
+        from toolcrib.indexers.sync import ToolSync, require_entries
         from toolcrib.indexers.writer import ignore
 
-        require_sources(sources, prune=prune)
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
-        found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
+        found, dropped = prepare_entries(
+            require_entries(read, prune=prune), screen, overlays, enrichments
+        )
         passed = {entry.id for _, entry in found if isinstance(entry, ToolSpec)}
         ids = sorted(passed)
         held = [e for _, e in read if isinstance(e, ToolSpec) and e.id not in passed]

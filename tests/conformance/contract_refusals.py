@@ -59,6 +59,7 @@ WRONG = {
     "tools that are nowhere": lambda crib: crib.index_tools("none.json", "nope.yaml"),
     "documents that are nowhere": lambda crib: crib.index_docs("none.md", collection="post"),
     "tools pruned by no source": lambda crib: crib.index_tools(prune=True),
+    "tools pruned by an empty list": lambda crib: crib.index_tools([], prune=True),
     "documents pruned by no source": lambda crib: crib.index_docs(collection="post", prune=True),
     "a turn for no tool": lambda crib: crib.route("mail", k=0),
     "an unknown tool that failed": lambda crib: crib.alternates("mail/sned_mail", "mail"),

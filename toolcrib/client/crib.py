@@ -26,7 +26,7 @@ from toolcrib.errors import (
 )
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
-from toolcrib.indexers.sync import ReadSources, Screen, require_entries, require_sources
+from toolcrib.indexers.sync import ReadSources, Screen, require_entries
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Alternates,
@@ -131,9 +131,10 @@ class RemoteCrib:
         """As `Crib.index_tools`; tools that the service holds for approval are refused too."""
         from toolcrib.indexers.enrichment import prepare_entries
 
-        require_sources(sources, prune=prune)
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
-        found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
+        found, dropped = prepare_entries(
+            require_entries(read, prune=prune), screen, overlays, enrichments
+        )
         query = {"prune": "true" if prune else None, "server": server if prune else None}
         report = self._transport.upload("/v1/tools", found, query, progress)
         return replace(report, dropped=dropped)
@@ -235,13 +236,14 @@ class RemoteCrib:
         from toolcrib.settings import DocumentSettings
 
         preset(collection)
-        require_sources(sources, prune=prune)
         how = DocumentSettings()
         found = list(
             passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
         )
         query = {"prune": collection if prune else None}
-        return self._transport.upload("/v1/documents", require_entries(found), query, progress)
+        return self._transport.upload(
+            "/v1/documents", require_entries(found, prune=prune), query, progress
+        )
 
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None

@@ -137,24 +137,18 @@ class ReadSources:
         return refused if refused and len(refused) == len(self.entries) else None
 
 
-def require_sources(sources: Sequence[object], *, prune: bool) -> None:
-    """Require a source for `prune`, which would else remove everything.
+def require_entries(entries: Sequence[_Result], *, prune: bool = False) -> Sequence[_Result]:
+    """Return the entries, unless all of them are refusals, or none is left for `prune`.
 
     Raises:
-        QueryError: `prune` is set without a source.
-    """
-    if prune and not sources:
-        raise QueryError(
-            "prune needs sources: it removes everything that no source has; name at least one"
-        )
-
-
-def require_entries(entries: Sequence[_Result]) -> Sequence[_Result]:
-    """Return the entries, unless all of them are refusals.
-
-    Raises:
+        QueryError: `prune` is set and there is no entry, so that everything would be removed.
         SourceError: all entries are refused; with the first reason.
     """
+    if prune and not entries:
+        raise QueryError(
+            "prune removes everything that no source has, and there is nothing in the sources; "
+            "name a source with an entry, or remove by id"
+        )
     refused = ReadSources(cast("Any", entries)).only_refusals
     if refused is None:
         return entries
