@@ -18,6 +18,7 @@ from toolcrib.errors import (
     nearest,
     require_all,
     require_text,
+    require_texts,
     require_type,
 )
 from toolcrib.records import (
@@ -422,10 +423,12 @@ class Crib:
         tools that the conversation's earlier turns had, for an append-only order.
 
         Raises:
-            QueryError: an impossible number, or a collection that is unknown or not in scope.
+            QueryError: an impossible number, a value of another type, or a collection that is
+                unknown or not in scope.
             CalibrationError: `k="auto"` needs a calibration, and there is none.
             StoreError: a store does not answer.
         """
+        require_texts(shown, "shown")
         options = KnowledgeOptions(passages, collections, token_budget)
         return self.turns.route(
             Turn.of(turn), k=k, budget_ms=budget_ms, shown=shown, passages=options

@@ -36,6 +36,8 @@ WRONG = {
     "collections as one text": lambda crib: crib.find_knowledge("mail", collections="house"),
     "no token": lambda crib: crib.find_knowledge("mail", token_budget=0),
     "a question to nobody": lambda crib: crib.find_knowledge("mail", collections=["post_rule"]),
+    "a turn as an object": lambda crib: crib.route({"text": "mail"}),
+    "a turn whose tools are one text": lambda crib: crib.route("mail", shown="mail/send_mail"),
     "a turn for no passage": lambda crib: crib.route("mail", passages=0),
     "a turn to nobody": lambda crib: crib.route("mail", collections=["post_rules", "a b"]),
     "an unknown collection": lambda crib: crib.remove_docs("post_rule"),

@@ -326,6 +326,7 @@ class RemoteCrib:
     ) -> Decision:
         """As `Crib.route`; the service's log has the id of the key."""
         _check_k(k)
+        require_texts(shown, "shown")
         options = asdict(KnowledgeOptions(passages, collections, token_budget))
         options["passages"] = options.pop("k")
         named = _body(k=k, budget_ms=budget_ms, shape="full", shown=list(shown) or None, **options)

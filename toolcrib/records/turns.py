@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.errors import require_text
+from toolcrib.errors import require_type
 from toolcrib.records.answers import ToolSelection
 from toolcrib.records.codec import UNLESS_EMPTY, FrozenModel, Milliseconds, Score
 from toolcrib.records.knowledge import KnowledgeResult
@@ -215,7 +215,7 @@ class Turn(FrozenModel):
         """
         if isinstance(turn, Turn):
             return turn
-        require_text(turn, "turn")
+        require_type(turn, str, "turn", "a Turn or a text")
         return cls(text=turn)
 
     @property
