@@ -96,11 +96,14 @@ def test_a_users_own_labels_are_fitted_on_their_own_texts(labels):
     assert detector.aliases == {"purchase": "buy"}
 
 
-def test_what_was_fitted_before_is_used_as_long_as_it_holds(labels):
+def test_what_was_fitted_before_is_used_as_long_as_it_holds(labels, caplog):
     settings = free_of_models(context={"labels": labels})
     kept = write_context(make_context_model(settings.context, CountingEncoder()))
+    assert "learn_labels" in caplog.text
+    caplog.clear()
     dense = CountingEncoder()
     again = make_context_model(settings.context, dense, kept)
+    assert caplog.text == ""
     assert (dict(again.identity), dense.documents) == (dict(read_context(kept, CUES).identity), [])
     changed = Path(labels["need"]).read_text().replace("who knows", "who can tell")
     file = Path(labels["need"]).with_name("changed.yaml")

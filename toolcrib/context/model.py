@@ -600,6 +600,12 @@ def make_context_model(
     # Another encoder may read languages that the shipped classifier does not.
     digests = shipped_turn_classifier().digests if is_its_space else dict[str, str]()
     finder = EntityFinder(settings.gazetteers)
+    if settings.cues or not is_its_space:
+        logger.warning(
+            "fitting a model of turns to the cues and the encoder %r, which may take minutes; "
+            "`learn_labels` (`toolcrib calibrate --labels`) stores it with the index",
+            dense.name,
+        )
     return fit_context(label_sets(settings.labels), cues, finder, dense, shipped, digests)
 
 
