@@ -33,12 +33,18 @@ FAILURES = [
     f"Loading...\nValueError: no such booking\n{LONG}\nCommand completed with return code: 1",
     "The user may not do this: permission denied",
     "Rate limit exceeded, come back later",
+    "429 Too Many Requests",
+    f"HTTP/1.1 502 Bad Gateway\n{LONG}",
     '{"error": "No presentation is currently loaded"}',
     '{"error": {"code": 7}}',
     '{"success": false, "rows": []}',
     '{"status": "error", "message": "no"}',
     '{"object": "error", "status": 404}',
     '{"isError": true}',
+    '{"success": "false"}',
+    '{"statusCode": 404, "message": "gone"}',
+    '{"title": "Gone", "status": 410, "detail": "It was removed."}',
+    '{"errors": [{"message": "no such field"}], "data": null}',
     '{"results": [{"success": false}, {"error": "gone"}]}',
     '{"result": {"data": {"ok": false}}}',
     '{"id": 1, "error": "gone"}\n{"id": 2, "error": "gone"}',
@@ -49,6 +55,10 @@ HEALTHY = [
     "",
     "ok",
     "12 passed, 0 failed",
+    "429 rows",
+    "404 Main Street, Springfield",
+    '{"url": "https://example.org", "status": 503}',
+    '{"errors": [{"line": 3}], "data": {"files": 1}}',
     "FAILED tests/test_a.py::test_b - AssertionError\n1 failed, 31 passed in 2.1s",
     "src/a.py:61: error: Incompatible types in assignment",
     "2024-05-03 11:02:07 ERROR worker 4 lost its connection",
@@ -87,6 +97,7 @@ def test_the_flag_decides_where_the_text_only_has_a_word_of_failure():
 
     assert has_failed(ticket, success=None, error=None)
     assert not has_failed(ticket, success=True, error=None)
+    assert not has_failed("HTTP/1.1 502 Bad Gateway", success=True, error=None)
     assert has_failed("done", success=False, error=None)
     assert has_failed("done", success=None, error="refused")
     assert not has_failed("done", success=True, error="a warning")

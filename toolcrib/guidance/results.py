@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, cast
 
 MAX_SHORT_CHARS, HEAD_CHARS, TAIL_CHARS = 400, 220, 300
@@ -16,6 +17,8 @@ MAX_LABEL_CHARS, MAX_RESULT_DEPTH = 80, 5
 _ERROR_KEYS = ("error", "isError", "is_error", "exception", "error_message", "errorMessage")
 _RESULT_KEYS = ("results", "result", "data", "content", "response", "output")
 _FAILED_STATUS = frozenset({"error", "failed", "failure", "fail", "exception"})
+_HTTP_STATUS_KEYS, _PROBLEM_KEYS = ("status", "statusCode", "status_code"), ("message", "detail")
+_HTTP_FAILURES = range(400, 600)
 
 _BEGINS_WITH_FAILURE = re.compile(
     r"(?!(?-i:FAILED) )(?:\W{0,9}|[\w./-]{1,40}: )"
@@ -26,6 +29,18 @@ _BEGINS_WITH_FAILURE = re.compile(
     r"|(?:access|permission) denied|security violation)\b",
     re.IGNORECASE,
 )
+_STATUS_LINE = re.compile(
+    r"\W{0,9}(?:http(?:/[\d.]{1,3})?\W{1,3})?(?:"
+    + "|".join(
+        rf"{each.value}\W{{1,3}}{re.escape(each.phrase)}"
+        for each in HTTPStatus
+        if each.value in _HTTP_FAILURES
+    )
+    + r")\b",
+    re.IGNORECASE,
+)
+"""Status line of HTTP with its own phrase: `404 Main Street` is none."""
+
 _FAILURE_WORD = re.compile(
     r"(?<![\w-])(?:error(?:s|ed)?|\w{1,40}(?:Error|Exception)|failed|failure|exception|traceback"
     r"|not found|(?:does|did|do) not exist|(?:does|do)n't exist|not exist|no such|denied|forbidden"
@@ -116,6 +131,8 @@ def states_failure(text: str, *, is_flagged: bool = False) -> bool:
     if codes := _EXIT_CODE.findall(text[-TAIL_CHARS:]):
         return int(codes[-1]) != 0
     head = text[:HEAD_CHARS]
+    if not is_flagged and _STATUS_LINE.match(head):
+        return True
     begin = _BEGINS_WITH_FAILURE.match(head)
     if len(text) >= MAX_SHORT_CHARS or is_flagged:
         message = head[begin.end() : begin.end() + MAX_LABEL_CHARS] if begin else ""
@@ -161,11 +178,24 @@ def _is_failure(value: Any, depth: int) -> bool:
     given = cast("Mapping[str, Any]", value)
     if given.get("type") == "text" and isinstance(given.get("text"), str):
         return states_failure(given["text"])
-    is_flagged = given.get("success") is False or given.get("ok") is False
-    status = str(given.get("status")).lower() in _FAILED_STATUS or given.get("object") == "error"
-    if is_flagged or status or any(_is_error(given.get(key)) for key in _ERROR_KEYS):
+    if _has_failure_flag(given) or any(_is_error(given.get(key)) for key in _ERROR_KEYS):
         return True
     return any(_is_failure(given.get(key), depth + 1) for key in _RESULT_KEYS)
+
+
+def _has_failure_flag(given: Mapping[str, Any]) -> bool:
+    """True if a JSON object has a flag or a status of failure, or errors in place of its data.
+
+    A status of HTTP counts only with a message: an object may report the status of a site.
+    """
+    if "false" in {str(given.get(key)).lower() for key in ("success", "ok")}:
+        return True
+    if str(given.get("status")).lower() in _FAILED_STATUS or given.get("object") == "error":
+        return True
+    if given.get("errors") and given.get("data", "") is None:
+        return True
+    has_message = any(isinstance(given.get(key), str) for key in _PROBLEM_KEYS)
+    return has_message and any(given.get(key) in _HTTP_FAILURES for key in _HTTP_STATUS_KEYS)
 
 
 def _is_error(value: Any) -> bool:
