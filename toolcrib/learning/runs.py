@@ -9,9 +9,10 @@ import hashlib
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
+from typing import TypeAlias
 
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import DAY_S
@@ -28,6 +29,9 @@ MAX_RUNS = 5_000
 MAX_RUN_CALLS = 200
 """Last calls that are kept of a run; repeated calls of one tool in a row are one call."""
 
+MAX_PAIRED_TOOLS = 30
+"""Last different tools of a run that are paired with one another."""
+
 MIN_RUNS = 20
 """Runs of the last `HALF_LIFE_DAYS` below which nothing is learned."""
 
@@ -36,6 +40,9 @@ MAX_SHOWN_NEXT = 3
 
 MAX_RUN_DECISIONS = 100_000
 """Decisions whose runs are remembered until their calls are reported."""
+
+PairWeights: TypeAlias = defaultdict[tuple[int, int], KeyWeights]
+"""Weights of runs by the caller's key, of pairs of points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,8 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
         return None
     by_key: KeyWeights = defaultdict(float)
     called: defaultdict[int, KeyWeights] = defaultdict(lambda: defaultdict(float))
-    nexts: defaultdict[tuple[int, int], KeyWeights] = defaultdict(lambda: defaultdict(float))
+    nexts: PairWeights = defaultdict(lambda: defaultdict(float))
+    others: PairWeights = defaultdict(lambda: defaultdict(float))
     for run, weight in weights.items():
         points = list(map(point_id, run.tools))
         by_key[run.by] += weight
@@ -123,14 +131,27 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
             called[point][run.by] += weight
         for pair in set(pairwise(points)):
             nexts[pair][run.by] += weight
+        last = list(dict.fromkeys(reversed(points)))[:MAX_PAIRED_TOOLS]
+        for pair in permutations(last, 2):
+            others[pair][run.by] += weight
     shares = {key: weight / whole for key, weight in by_key.items() if key}
-    after: defaultdict[int, dict[int, float]] = defaultdict(dict)
-    for (first, second), counts in nexts.items():
-        if first != second:
-            after[first][second] = bounded_share(counts, sum(called[first].values()), shares)
+    by_point = {point: bounded_share(counts, whole, shares) for point, counts in called.items()}
     return ToolUse(
-        {p: bounded_share(c, whole, shares) ** 0.5 for p, c in called.items()}, dict(after)
+        by_point,
+        after=_pair_shares(nexts, called, shares),
+        beside=_pair_shares(others, called, shares),
     )
+
+
+def _pair_shares(
+    pairs: PairWeights, called: Mapping[int, KeyWeights], shares: Mapping[str, float]
+) -> dict[int, dict[int, float]]:
+    """Of the runs that called the first point of a pair, the share that has the pair."""
+    found: defaultdict[int, dict[int, float]] = defaultdict(dict)
+    for (first, second), counts in pairs.items():
+        if first != second:
+            found[first][second] = bounded_share(counts, sum(called[first].values()), shares)
+    return dict(found)
 
 
 def used_tools(runs: Iterable[Run], use: ToolUse) -> tuple[UsedTool, ...]:
@@ -143,6 +164,5 @@ def used_tools(runs: Iterable[Run], use: ToolUse) -> tuple[UsedTool, ...]:
         return {names[other]: shares[other] for other in most[:MAX_SHOWN_NEXT]}
 
     return tuple(
-        UsedTool(names[point], use.called[point] ** 2, called_next(point))
-        for point in use.most_called()
+        UsedTool(names[point], use.called[point], called_next(point)) for point in use.most_called()
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,8 +33,8 @@ VERB_WEIGHT = 0.04
 """Score gain for each unit of a verb's log ratio."""
 
 USE_WEIGHT, CALLED_SHARE, AFTER_SHARE = 0.4, 0.7, 0.7
-"""Weight of other runs' use in the score, and its two parts: how many runs called the tool, and how
-many called it right after this run's last tools; at most 1 together."""
+"""Weight of other runs' use in the score, and its two parts: how many runs like this one called the
+tool, and how many called it right after this run's last tools; at most 1 together."""
 
 LAST_TOOLS = 3
 """Last called tools whose next calls in other runs count."""
@@ -76,22 +77,31 @@ def verb_ratio(name: str) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolUse:
-    """Use of tools by other runs, all in [0, 1].
+    """Use of tools by other runs: shares in [0, 1].
 
-    `called`: root of the share of runs that called each point. `after`: of the runs that called a
-    point, the share that called each other point next.
+    `called`: the share of runs that called each point. `beside`: of the runs that called a point,
+    the share that also called each other point. `after`: the share that called it next.
     """
 
     called: Mapping[int, float]
     after: Mapping[int, Mapping[int, float]]
+    beside: Mapping[int, Mapping[int, float]] = field(default_factory=dict[int, dict[int, float]])
 
-    def of(self, points: Iterable[int], last: Sequence[int]) -> dict[int, float]:
-        """Use of these points after the `last` ones."""
-        nexts = [self.after.get(point, {}) for point in last]
+    def of(self, points: Iterable[int], called: Sequence[int]) -> dict[int, float]:
+        """Use of these points in a run that called the points `called`, in this order.
+
+        The share of runs is the mean of the share of all runs and the shares of those that called
+        each tool of this run. A tool that no other run called has a share of 0: the less this run
+        is like others, the less their tools count.
+        """
+        beside = _sum_shares([self.called, *(self.beside.get(point, {}) for point in called)])
+        last = called[-LAST_TOOLS:]
+        after = _sum_shares(self.after.get(point, {}) for point in last)
 
         def use(point: int) -> float:
-            after = sum(each.get(point, 0.0) for each in nexts) / max(len(nexts), 1)
-            return min(1.0, CALLED_SHARE * self.called.get(point, 0.0) + AFTER_SHARE * after)
+            share = beside[point] / (1 + len(called))
+            next_share = after[point] / max(len(last), 1)
+            return min(1.0, CALLED_SHARE * share**0.5 + AFTER_SHARE * next_share)
 
         return {point: use(point) for point in points}
 
@@ -156,9 +166,8 @@ class RunState:
             },
         }
         if use is not None:
-            last = list(self.called)[-LAST_TOOLS:]
             now = {p: scores[p] + sum(each.get(p, 0.0) for each in gains.values()) for p in scores}
-            used = use.of(scores, last)
+            used = use.of(scores, list(self.called))
             gains["use"] = {p: USE_WEIGHT * (used[p] - _bounded_score(now[p])) for p in scores}
         return gains
 
@@ -174,6 +183,14 @@ def with_gains(
         point: _bounded_score(score + sum(each.get(point, 0.0) for each in gains.values()))
         for point, score in scores.items()
     }
+
+
+def _sum_shares(shares: Iterable[Mapping[int, float]]) -> defaultdict[int, float]:
+    sums: defaultdict[int, float] = defaultdict(float)
+    for each in shares:
+        for point, share in each.items():
+            sums[point] += share
+    return sums
 
 
 def _bounded_score(score: float) -> float:
