@@ -198,7 +198,10 @@ def leans(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["and for staging?", "what about the other one", "yes", "why?", "in German please", "the same"],
+    [
+        *("and for staging?", "what about the other one", "yes", "why?", "in German please"),
+        *("the same", "hm and for staging?", "thanks, and for staging?", "oh, what about staging"),
+    ],
 )
 def test_a_turn_that_says_nothing_of_its_own_leans_wholly(text):
     assert leans(text) == 1

@@ -94,10 +94,11 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
         return 0.0
     if is_command(words, indexes):
         return 1.0
-    opener = indexes.openers.at(words, 0)
+    opener = opener_of(words, indexes)
     start = opener.last if opener is not None else 0
     references = [match for match in indexes.references.find(words) if match.first >= start]
-    reference_words = start + sum(match.last - match.first for match in references)
+    opening_words = sum(word[0].isalnum() for word in words.bare[:start])
+    reference_words = opening_words + sum(match.last - match.first for match in references)
     own = count - reference_words
     if (
         reference_words
@@ -115,6 +116,23 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
     if count <= _MAX_SHORT_TURN_WORDS:
         score += _SHORT_TURN_SCORE
     return min(score, _MAX_PARTIAL_SCORE)
+
+
+_INTERJECTIONS = frozenset(["hm", "hmm", "hmmm", "oh", "ah", "uh", "um", "er", "well", "sorry"])
+
+
+def opener_of(words: TextWords, indexes: CueIndexes) -> Match | None:
+    """Opener at the start of a turn, past interjections and small talk: `hm, and for Friday?`."""
+    at = 0
+    while at < len(words.bare):
+        if (opener := indexes.openers.at(words, at)) is not None:
+            return opener
+        talk = indexes.smalltalk.at(words, at)
+        word = words.bare[at]
+        if talk is None and word[0].isalnum() and word not in _INTERJECTIONS:
+            return None
+        at = at + 1 if talk is None else talk.last
+    return None
 
 
 def is_command(words: TextWords, indexes: CueIndexes) -> bool:
@@ -135,7 +153,7 @@ _DIGITS = re.compile(r"\d")
 def begins_with_order(words: TextWords, cues: Cues) -> bool:
     """True if a text begins with a verb of doing, past openers and politeness."""
     indexes = cues.indexes
-    opener = indexes.openers.at(words, 0) if words.bare else None
+    opener = opener_of(words, indexes)
     at = opener.last if opener is not None else 0
     while at < len(words.bare):
         polite = indexes.politeness.at(words, at)
