@@ -50,6 +50,15 @@ def test_at_a_step_tools_are_never_left_out_for_passages(tools):
     assert choose_route(withheld).kind == "knowledge"
 
 
+def test_an_order_that_a_tool_fits_gets_the_tool_whatever_need_was_read():
+    evidence = RouteEvidence(READING, found("mail/send", sure=0.6), SURE_PASSAGES)
+    assert choose_route(evidence).kind == "knowledge"
+    order = replace(evidence, is_order=True)
+    assert choose_route(order).kind == "both"
+    assert choose_route(replace(order, tools=found("mail/send", sure=0.4))).kind == "knowledge"
+    assert choose_route(replace(order, tools=UNSURE_TOOLS)).kind == "knowledge"
+
+
 LIKELY_READING = Context(
     "", domain="agile", need="know", needs={"act": 0.1, "know": 0.7, "both": 0.15, "neither": 0.05}
 )

@@ -73,7 +73,8 @@ class RouteEvidence:
     `gate_decides`: tools below the gate's threshold alone do not make the route `tools`.
     `withholds`: the gate removes such tools. `skipped_stages` did not run or failed.
     `rule_mentions`: number of phrases that name written rules. `orders_and_asks`: one clause gives
-    an order, another asks a question. `is_step`: an agent wrote what it does next.
+    an order, another asks a question. `is_order`: the turn begins with an order. `is_step`: an
+    agent wrote what it does next.
     `learned_shares`: probability of each route by learned examples (`retrieval.learned`).
     """
 
@@ -85,6 +86,7 @@ class RouteEvidence:
     withholds: bool = False
     rule_mentions: int = 0
     orders_and_asks: bool = False
+    is_order: bool = False
     is_step: bool = False
     learned_shares: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -194,7 +196,7 @@ def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
     # with the dense encoder: without it the gate decides.
     is_sure = has_tools and tools.verdict == "accept" and (tools.needs or evidence.is_lexical_only)
     # The text of a step is the task: it says nothing of the call that comes next.
-    is_sure = is_sure or (has_tools and evidence.is_step)
+    is_sure = is_sure or (has_tools and (evidence.is_step or _is_fitting_order(evidence)))
     needs_tool = bool(
         is_sure or tool >= SECOND_NEED_THRESHOLD or tool >= max(text, FIRST_NEED_THRESHOLD)
     )
@@ -205,6 +207,13 @@ def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
         return False, True
     likely = 0.0 if evidence.is_lexical_only else evidence.first_tool_probability or 0.0
     return has_tools and likely >= MIN_TOOL_ROUTE_PROBABILITY, False
+
+
+def _is_fitting_order(evidence: RouteEvidence) -> bool:
+    """True for an order whose first tool is more likely right than not, and accepted."""
+    likely = evidence.first_tool_probability or 0.0
+    is_fitting = evidence.tools.verdict == "accept" and likely >= MIN_TOOL_ROUTE_PROBABILITY
+    return evidence.is_order and is_fitting
 
 
 def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:

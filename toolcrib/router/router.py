@@ -272,6 +272,7 @@ class Router:
             withholds=self.tools.retriever.assessor.withholds,
             rule_mentions=request.detector.rule_mentions(request.turn.text),
             orders_and_asks={"act", "know"} <= set(needs),
+            is_order=request.detector.orders(request.turn.text),
             is_step=request.turn.step is not None,
         )
         return evidence, (f"clauses:{','.join(needs)}",) if needs else ()
