@@ -338,12 +338,34 @@ def test_a_confirmation_gets_the_tools_of_the_question(subjects, now):
         ("Done.", "great", "thanks"),
         ("Done.", "ok", "thanks"),
         (OFFER, "good night", "farewell"),
+        ("I listed them.", "what did you say?", "recall"),
+        ("I listed them.", "sorry, and why did you list those", "recall"),
+        ("I listed them.", "was meinst du damit?", "recall"),
+        ("I listed them.", "what was the first one again?", "recall"),
+        ("The total is 40 EUR.", "what was the total again?", "recall"),
     ],
 )
 def test_a_refusal_and_small_talk_get_no_tools(subjects, question, now, kind):
     decision = after_question(subjects, question, now)
     assert (decision.context.smalltalk, decision.tools.tools) == (kind, ())
     assert decision.route.kind == "none"
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        *("what did you say? list the paid ones", "what did you list, and send the invoices"),
+        *("what was the discount of Acme again?", "list the invoices again"),
+    ],
+)
+def test_a_question_for_more_than_was_said_is_searched(subjects, now):
+    decision = after_question(subjects, "I listed them.", now)
+    assert decision.context.smalltalk is None
+    assert decision.tools.tools
+
+
+def test_a_recall_without_an_answer_before_it_is_searched(subjects):
+    assert subjects.route("what did you list?").context.smalltalk is None
 
 
 def test_a_no_to_a_question_of_facts_is_information(subjects):

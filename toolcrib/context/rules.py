@@ -118,6 +118,41 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
     return min(score, _MAX_PARTIAL_SCORE)
 
 
+_RECALL_END = "again"
+"""Last word of a question for what was said before: `who was it again?`."""
+
+
+def begins_with_recall(words: TextWords, indexes: CueIndexes) -> bool:
+    """True if a text begins with a phrase of a recall, past openers and interjections."""
+    at = 0
+    while at < len(words.bare):
+        if indexes.recalls.at(words, at) is not None:
+            return True
+        lists = indexes.openers, indexes.smalltalk, indexes.politeness
+        passed = [match.last for index in lists if (match := index.at(words, at)) is not None]
+        word = words.bare[at]
+        if not passed and word[0].isalnum() and word not in _INTERJECTIONS:
+            return False
+        at = max(passed, default=at + 1)
+    return False
+
+
+def ends_as_recall(words: TextWords) -> bool:
+    """True for a question that ends with `again`."""
+    spoken = [word for word in words.bare if word[0].isalnum()]
+    asks = not _QUESTION_WORDS.isdisjoint(spoken[:2])
+    return asks and spoken[-1] == _RECALL_END
+
+
+def asks_more(words: TextWords, cues: Cues) -> bool:
+    """True if a text has a further sentence, or a further clause that begins with an order."""
+    spoken = [at for at, word in enumerate(words.bare) if word[0].isalnum()]
+    if any(words.bare[at] in _SENTENCE_ENDS for at in range(spoken[0], spoken[-1])):
+        return True
+    first_words = [clause[0] for clause in _clauses(words, set()) if clause]
+    return any(_is_order_verb(words, at, cues) for at in first_words[1:])
+
+
 _INTERJECTIONS = frozenset(["hm", "hmm", "hmmm", "oh", "ah", "uh", "um", "er", "well", "sorry"])
 
 
@@ -158,12 +193,16 @@ def begins_with_order(words: TextWords, cues: Cues) -> bool:
     while at < len(words.bare):
         polite = indexes.politeness.at(words, at)
         if polite is None and words.bare[at][0].isalnum():
-            lead = indexes.leads.at(words, at)
-            labels = () if lead is None else lead.labels
-            acts = any(cues.intents[label].need == "act" for label in labels)
-            return acts or words.bare[at] in EFFECT_OF
+            return _is_order_verb(words, at, cues)
         at = at + 1 if polite is None else polite.last
     return False
+
+
+def _is_order_verb(words: TextWords, at: int, cues: Cues) -> bool:
+    lead = cues.indexes.leads.at(words, at)
+    labels = () if lead is None else lead.labels
+    acts = any(cues.intents[label].need == "act" for label in labels)
+    return acts or words.bare[at] in EFFECT_OF
 
 
 def _has_leading_verb(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -> bool:
@@ -286,8 +325,11 @@ def _quoted_places(words: TextWords) -> set[int]:
 REFUSAL = "refusal"
 """Kind of small talk that refuses an offer or request of the assistant."""
 
-Answer: TypeAlias = Literal["refusal", "answer"]
-"""Answer to a question of the assistant: a refusal, or any other."""
+RECALL = "recall"
+"""Kind of small talk that asks what was said or done: the conversation holds the answer."""
+
+Answer: TypeAlias = Literal["refusal", "recall", "answer"]
+"""Reply to the assistant's message: a refusal, a recall, or any other answer to its question."""
 
 Reply: TypeAlias = Literal["refusal", "denial", "confirmation"]
 _REPLIES: tuple[Reply, ...] = ("refusal", "denial", "confirmation")
@@ -319,11 +361,12 @@ def _phrases(words: TextWords, lists: Sequence[PhraseIndex]) -> Iterator[Match]:
 def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = None) -> Estimate:
     """Kind of small talk, if its phrases and fillers are nearly all of the turn.
 
-    `thanks!` is small talk, `thanks, now deploy it` is not: no remaining word may be a request. In
-    an answer to a question, or beside a command, `great` is no thanks.
+    A refusal or recall is one whatever its words. `thanks!` is small talk, `thanks, now deploy it`
+    is not: no remaining word may be a request. In an answer to a question, or beside a command,
+    `great` is no thanks.
     """
-    if answer == REFUSAL:
-        return Estimate(REFUSAL, _SMALLTALK_CONFIDENCE)
+    if answer in {REFUSAL, RECALL}:
+        return Estimate(answer, _SMALLTALK_CONFIDENCE)
     is_answer = answer is not None and has_reply(words, indexes)
     if is_answer or is_command(words, indexes):
         return Estimate(None, _SMALLTALK_CONFIDENCE)
@@ -486,6 +529,25 @@ class HeuristicDetector:
     def has_reply(self, text: str) -> bool:
         """True if a text holds words or signs of a reply, whatever else it says."""
         return has_reply(_words(text), self._cues.indexes)
+
+    def recalls(self, text: str, messages: Iterable[str]) -> bool:
+        """True if a text only asks for what was said or done in these earlier messages.
+
+        A question that ends with `again` refers back, or its words occur in the messages:
+        `what is my number again?` may ask for a number that nobody has named.
+        """
+        words, indexes = _words(text), self._cues.indexes
+        if not any(word[0].isalnum() for word in words.bare) or asks_more(words, self._cues):
+            return False
+        if begins_with_recall(words, indexes):
+            return True
+        if not ends_as_recall(words):
+            return False
+        references = indexes.references.find(words)
+        if any(match.phrase != _RECALL_END for match in references):
+            return True
+        known = self.content_words("\n".join(messages))
+        return self.content_words(text) <= known
 
     def has_content(self, text: str) -> bool:
         """True if a text is no small talk, and more than replies and references."""

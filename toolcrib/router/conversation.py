@@ -80,13 +80,16 @@ def standalone_text(turn: Turn) -> SearchText:
 
 
 def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
-    """Kind of a turn that answers the assistant's last question; None for any other turn.
+    """Kind of a turn that replies to the assistant's last message; None for any other turn.
 
-    A text that only refuses (`never mind`) needs no question: a statement offers things too.
+    A text that asks for what was said is a recall. A text that only refuses (`never mind`) needs no
+    question: a statement offers things too.
     """
     last = turn.history[-1] if turn.history else None
     if last is None or last.role != "assistant":
         return None
+    if detector.recalls(turn.text, (message.content for message in turn.history)):
+        return "recall"
     if not last.content.rstrip().endswith("?"):
         return "refusal" if detector.reply(turn.text) == "refusal" else None
     asked, own = last.content[-MAX_JOINED_CHARS:], split_words(excerpt(turn.text)).bare

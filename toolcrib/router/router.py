@@ -19,7 +19,7 @@ import numpy as np
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock
 from toolcrib.context.by_model import ContextReader
-from toolcrib.context.rules import REFUSAL, Answer, HeuristicDetector
+from toolcrib.context.rules import RECALL, REFUSAL, Answer, HeuristicDetector
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError, did_you_mean, nearest
@@ -73,6 +73,7 @@ SMALLTALK = {
     "farewell": "a farewell",
     "assistant": "a question about the assistant itself",
     REFUSAL: "a refusal",
+    RECALL: "a question for what was said before",
 }
 
 MIN_CLAUSE_WORDS = 4
