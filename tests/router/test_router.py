@@ -349,6 +349,7 @@ def test_a_refusal_and_small_talk_get_no_tools(subjects, question, now, kind):
     decision = after_question(subjects, question, now)
     assert (decision.context.smalltalk, decision.tools.tools) == (kind, ())
     assert decision.route.kind == "none"
+    assert decision.route.confidence > 0.5
 
 
 @pytest.mark.parametrize(

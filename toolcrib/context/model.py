@@ -460,6 +460,10 @@ class SemanticDetector(HeuristicDetector):
             # Small talk requests nothing: only its entities set the sensitivity.
             level, signals, needs = held, holds, dict[str, float]()
             labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
+            if answer is not None:
+                # Words alone decided.
+                stated = smalltalk_of(words, self._cues.indexes, answer)
+                confidences["smalltalk"] = max(confidences["smalltalk"], stated.confidence)
         else:
             self._apply_stated(words, labels, confidences, is_read=is_read)
             level = _sensitivity_level(predictions["sensitivity"])
