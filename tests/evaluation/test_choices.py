@@ -67,7 +67,7 @@ def test_a_file_of_labelled_turns(tmp_path):
     rows = [
         {"id": 1, "text": "a", "split": "dev", "labels": {"agent": "commerce"}},
         {"id": 2, "text": "b", "attachments": ["x.pdf"], "labels": {"agent": ["x", "y"]}},
-        {"id": 3, "text": "c", "labels": {"branch": None}},
+        {"id": 3, "text": "c", "labels": {"branch": None, "entities": [[0, 1, "date"]]}},
     ]
     file.write_text("\n".join(map(json.dumps, rows)))
     first, second = read_labelled(file, "agent")
@@ -83,6 +83,7 @@ def test_a_file_of_labelled_turns(tmp_path):
     [
         ({"id": "1", "text": 5, "labels": {"agent": "x"}}, "line 1: text"),
         ({"id": "1", "text": "a"}, "labels"),
+        ({"id": "1", "text": "a", "labels": {"agent": [["x"]]}}, "line 1: labels.agent: "),
         ({"id": "1", "text": "a", "labels": {"branch": "x"}}, "no row has `labels: {agent: ...}`"),
     ],
 )

@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import FileRow, NonEmpty, read_rows, without_refusals
@@ -83,14 +84,20 @@ class ChoiceResult:
 
 
 class _TurnRow(FileRow):
-    """Labelled turn in a file: its labels by kind, and the fields of a turn."""
+    """Labelled turn in a file: its labels by kind, and the fields of a turn.
+
+    A file may hold labels of any shape for other measurements.
+    """
 
     model_config = FileRow.model_config | ConfigDict(extra="allow")
 
     id: NonEmpty
     split: str = "test"
     config: str = ""
-    labels: dict[str, str | tuple[str, ...] | None]
+    labels: dict[str, Any]
+
+
+_LABELS: TypeAdapter[str | tuple[str, ...] | None] = TypeAdapter(str | tuple[str, ...] | None)
 
 
 def read_labelled(
@@ -123,7 +130,10 @@ def read_labelled(
 def _labelled_turn(
     path: Path, place: str, row: _TurnRow, kind: str, known: Callable[[str], Collection[str]]
 ) -> LabelledTurn | Refusal:
-    given = row.labels[kind]
+    try:
+        given = _LABELS.validate_python(row.labels[kind])
+    except ValidationError:
+        return Refusal(str(path), place, f"labels.{kind}: it is neither a label nor a list of them")
     labels = (given,) if isinstance(given, str) else given or ()
     names = known(row.config)
     if names and (unknown := [label for label in labels if label not in names]):
