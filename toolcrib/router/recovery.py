@@ -123,7 +123,9 @@ TEXT_RULES: tuple[TextRule, ...] = (
         r"invalid[ _](arguments?|param|input|value|request|type|json|format|schema|date)",
         r"missing (\d+ )?(required|argument|param|field|property)|(field|property) required",
         r"required (argument|param|field|property|positional)|unexpected keyword",
-        r"not of type|must be (a|an|one|at|in|of)\b|should be (a|an|one)\b",
+        r"not of type|must be (a|an|one|at|in|of)\b|should be (a|an|one)\b|syntax error",
+        r"(column|table|relation|view|schema)\b.{0,80}(\bnot|n't) (be )?(found|exist)",
+        r"(unknown|no such|undefined) (column|table|relation|view|schema)",
     ),
     _rule(
         "that it was not found",
