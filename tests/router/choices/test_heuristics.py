@@ -77,6 +77,24 @@ def test_a_follow_up_goes_where_the_turn_before_went(router):
     assert "conversation_follow_up" in made.signals
 
 
+OFFICE = """
+targets: {billing: {description: Invoices.}, human: {description: Everything else.}}
+fallback: human
+always: {human: 1.0}
+cues: {money: [invoice, refund]}
+heuristics: [{target: billing, if: money, weight: 3.0}]
+"""
+
+
+def test_a_weight_without_condition_counts_once_in_a_follow_up(tmp_path):
+    file = tmp_path / "targets.yaml"
+    file.write_text(OFFICE)
+    office = make_agents(Settings(agents=AgentSettings(targets=str(file))))
+    before = (Message(content="where is my refund?"), Message(role="assistant", content="Sent."))
+    made, _ = office.route(Turn(text="has it come by now?", history=before))
+    assert made.target == "billing"
+
+
 def test_passages_found_are_evidence(router):
     hit = PassageHit("guides", "glass.md", "Lids crack", "Lids", 0, 0)
     found = KnowledgeResult(passages=(hit,) * 7, fit=0.8)

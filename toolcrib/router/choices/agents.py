@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -214,19 +214,22 @@ def _wait_for(answer: Future[ModelDecision], until: float) -> ModelDecision:
 
 
 def weigh_targets(evidence: AgentEvidence, targets: Targets) -> dict[str, float]:
-    """Sum of the weights of the matching heuristics, for each target.
+    """Sum of the weights of the matching heuristics, for each target, and of `targets.always`.
 
     Evidence of the previous turn counts by the probability that this turn refers to it.
     """
     weights = dict.fromkeys(targets.targets, 0.0) | targets.always
-    for each in targets.heuristics:
-        if each.holds(evidence.facts):
-            weights[each.target] += each.weight
+    for target, weight in _matching_weights(evidence.facts, targets):
+        weights[target] += weight
     if evidence.before is not None and not evidence.facts & {"smalltalk", "meta"}:
         part = targets.beside + (targets.before - targets.beside) * evidence.reference_probability
-        for target, weight in weigh_targets(evidence.before, targets).items():
+        for target, weight in _matching_weights(evidence.before.facts, targets):
             weights[target] += part * weight
     return weights
+
+
+def _matching_weights(facts: frozenset[str], targets: Targets) -> Iterator[tuple[str, float]]:
+    return ((each.target, each.weight) for each in targets.heuristics if each.holds(facts))
 
 
 def decide_by_heuristics(evidence: AgentEvidence, targets: Targets) -> AgentDecision:
