@@ -59,6 +59,11 @@ def test_a_call_that_came_three_times_with_the_same_answer_is_a_loop(events):
     assert LOOP in analyse(events).patterns()
 
 
+def test_a_loop_of_failures_is_said_to_fail():
+    assert "failed" in analyse([FAIL] * 3).patterns()[LOOP].evidence
+    assert "answer" in analyse(LOOPS["the same answer"]).patterns()[LOOP].evidence
+
+
 @pytest.mark.parametrize("events", NO_LOOPS.values(), ids=NO_LOOPS)
 def test_another_request_or_answer_is_no_loop(events):
     assert LOOP not in analyse(events).patterns()

@@ -84,7 +84,7 @@ def hint(key, priority=100):
 @pytest.mark.parametrize(
     ("provider", "events", "key", "says"),
     [
-        (DoomLoopBreaker(), LOOP, "doom-loop", "send gave the same answer 3 times"),
+        (DoomLoopBreaker(), LOOP, "doom-loop", "send failed with one error 3 times"),
         (DoomLoopBreaker(), CUT, "doom-loop", "is cut (5 of 720)"),
         (SearchLoopProvider(), [TABLE, *CUT], "search-loop", "is cut (5 of 720)"),
         (

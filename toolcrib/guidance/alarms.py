@@ -105,7 +105,8 @@ def find_loop(calls: Sequence[ToolCall], repetitions: int = MIN_REPETITIONS) -> 
     count, first = len(found), recent[found[0]].moment.at
     cycle = tuple(call.tool_name for call in recent[found[-2] + 1 :])
     part = truncation(last.message) if last.success else ""
-    said = f"{last.tool_name} gave the same answer {count} times"
+    did = "gave the same answer" if last.success else "failed with one error"
+    said = f"{last.tool_name} {did} {count} times"
     kind, sure = PatternType.DOOM_LOOP, certainty(count, repetitions)
     return DoomLoop(kind, sure, said, first, count, cycle, part)
 
