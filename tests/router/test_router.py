@@ -339,9 +339,10 @@ def test_a_confirmation_gets_the_tools_of_the_question(subjects, now):
         ("Done.", "ok", "thanks"),
         (OFFER, "good night", "farewell"),
         ("I listed them.", "what did you say?", "recall"),
-        ("I listed them.", "sorry, and why did you list those", "recall"),
+        ("I listed them.", "hm, and why did you pick those", "recall"),
         ("I listed them.", "was meinst du damit?", "recall"),
         ("I listed them.", "what was the first one again?", "recall"),
+        ("I listed them.", "ok, and what was the last one again", "recall"),
         ("The total is 40 EUR.", "what was the total again?", "recall"),
     ],
 )
@@ -355,7 +356,8 @@ def test_a_refusal_and_small_talk_get_no_tools(subjects, question, now, kind):
 @pytest.mark.parametrize(
     "now",
     [
-        *("what did you say? list the paid ones", "what did you list, and send the invoices"),
+        *("what did you say? list the paid ones", "what did you say, and send the invoices"),
+        *("what did you say, and who has not paid?", "what did you play yesterday around nine?"),
         *("what was the discount of Acme again?", "list the invoices again"),
     ],
 )
@@ -366,7 +368,7 @@ def test_a_question_for_more_than_was_said_is_searched(subjects, now):
 
 
 def test_a_recall_without_an_answer_before_it_is_searched(subjects):
-    assert subjects.route("what did you list?").context.smalltalk is None
+    assert subjects.route("what did you say?").context.smalltalk != "recall"
 
 
 def test_a_no_to_a_question_of_facts_is_information(subjects):

@@ -122,35 +122,41 @@ _RECALL_END = "again"
 """Last word of a question for what was said before: `who was it again?`."""
 
 
-def begins_with_recall(words: TextWords, indexes: CueIndexes) -> bool:
-    """True if a text begins with a phrase of a recall, past openers and interjections."""
+def recall_of(words: TextWords, indexes: CueIndexes) -> Match | None:
+    """Phrase of a recall at the start of a turn, past openers and interjections."""
     at = 0
     while at < len(words.bare):
-        if indexes.recalls.at(words, at) is not None:
-            return True
+        if (recall := indexes.recalls.at(words, at)) is not None:
+            return recall
         lists = indexes.openers, indexes.smalltalk, indexes.politeness
         passed = [match.last for index in lists if (match := index.at(words, at)) is not None]
         word = words.bare[at]
         if not passed and word[0].isalnum() and word not in _INTERJECTIONS:
-            return False
+            return None
         at = max(passed, default=at + 1)
-    return False
+    return None
 
 
-def ends_as_recall(words: TextWords) -> bool:
-    """True for a question that ends with `again`."""
-    spoken = [word for word in words.bare if word[0].isalnum()]
-    asks = not _QUESTION_WORDS.isdisjoint(spoken[:2])
-    return asks and spoken[-1] == _RECALL_END
-
-
-def asks_more(words: TextWords, cues: Cues) -> bool:
-    """True if a text has a further sentence, or a further clause that begins with an order."""
+def question_for_recall(words: TextWords) -> int | None:
+    """Position of the question word of a question that ends with `again`; None for other texts."""
     spoken = [at for at, word in enumerate(words.bare) if word[0].isalnum()]
-    if any(words.bare[at] in _SENTENCE_ENDS for at in range(spoken[0], spoken[-1])):
+    first = next((at for at in spoken if words.bare[at] in _QUESTION_WORDS), None)
+    is_early = first is not None and spoken.index(first) <= _MAX_REFERENCE_WORDS
+    return first if is_early and words.bare[spoken[-1]] == _RECALL_END else None
+
+
+def asks_more(words: TextWords, start: int, cues: Cues) -> bool:
+    """True if a sentence, an order or a question follows the clause with the word at `start`."""
+    last = max(at for at, word in enumerate(words.bare) if word[0].isalnum())
+    if any(words.bare[at] in _SENTENCE_ENDS for at in range(start, last)):
         return True
+    asks = _QUESTION_WORDS | _AUXILIARIES
     first_words = [clause[0] for clause in _clauses(words, set()) if clause]
-    return any(_is_order_verb(words, at, cues) for at in first_words[1:])
+    return any(
+        words.bare[at] in asks or _is_order_verb(words, at, cues)
+        for at in first_words
+        if at > start
+    )
 
 
 _INTERJECTIONS = frozenset(["hm", "hmm", "hmmm", "oh", "ah", "uh", "um", "er", "well", "sorry"])
@@ -537,11 +543,12 @@ class HeuristicDetector:
         `what is my number again?` may ask for a number that nobody has named.
         """
         words, indexes = _words(text), self._cues.indexes
-        if not any(word[0].isalnum() for word in words.bare) or asks_more(words, self._cues):
+        if not any(word[0].isalnum() for word in words.bare):
             return False
-        if begins_with_recall(words, indexes):
-            return True
-        if not ends_as_recall(words):
+        if (recall := recall_of(words, indexes)) is not None:
+            return not asks_more(words, recall.first, self._cues)
+        asked = question_for_recall(words)
+        if asked is None or asks_more(words, asked, self._cues):
             return False
         references = indexes.references.find(words)
         if any(match.phrase != _RECALL_END for match in references):
