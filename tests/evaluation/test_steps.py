@@ -11,6 +11,7 @@ from toolcrib.errors import SourceError
 from toolcrib.evaluation.steps import FirstUse, RunRow, evaluate_steps, first_uses, load_runs
 from toolcrib.evaluation.systems.bm25 import RankBm25
 from toolcrib.evaluation.systems.ours import OwnSystems
+from toolcrib.learning.runs import MIN_RUNS
 from toolcrib.settings import EncoderSettings
 
 TOOLS = [
@@ -62,6 +63,16 @@ def test_every_way_to_ask_is_measured_and_other_tasks_teach(folder):
     assert plain.shown[4] == 1
     assert learned.shown[1] == 1 > plain.shown[1]
     assert learned.by_task[1] == 1
+
+
+def test_too_few_runs_of_other_tasks_give_no_learned_score(folder):
+    own = OwnSystems(Settings(encoder=EncoderSettings(dense="deterministic")))
+    tools, runs = load_runs(folder)
+    systems = {"toolcrib": lambda: own.make("toolcrib")}
+    found = evaluate_steps("mini", tools, runs[:MIN_RUNS], systems, (1,))
+    own.close()
+    assert "toolcrib, steps" in found.scores
+    assert "toolcrib, steps, learned" not in found.scores
 
 
 def test_a_folder_without_runs_is_refused(folder):

@@ -111,7 +111,10 @@ def evaluate_steps(
     ks: Sequence[int],
     progress: Callable[[str, int, int], None] = lambda _name, _done, _total: None,
 ) -> StepEvaluation:
-    """Search every system by the agent's words; step finders also get the run's calls."""
+    """Search every system by the agent's words; step finders also get the run's calls.
+
+    Where the runs of other tasks are too few to learn from, there is no learned score.
+    """
     known, tasks = {tool.id for tool in tools}, sorted({run.task for run in runs})
     uses = [use for run in runs for use in first_uses(run, known)]
     scores: dict[str, StepScores] = {}
@@ -136,11 +139,10 @@ def evaluate_steps(
             if isinstance(system, StepFinder):
                 way = f"{system_name}, steps, learned"
                 places: list[tuple[FirstUse, int]] = []
-                for part in _parts(tasks):
-                    system.learn_runs([run.tools for run in runs if run.task not in part])
+                for part in _learned_parts(system, runs, tasks):
                     kept = [use for use in uses if use.task in part]
                     places += measure(way, _by_step(system), kept)
-                scores[way] = _scores(places, ks)
+                scores |= {way: _scores(places, ks)} if len(places) == len(uses) else {}
     return StepEvaluation(name, len(tools), len(runs), len(tasks), len(uses), scores)
 
 
@@ -158,6 +160,15 @@ def _by_task(system: System) -> Ask:
 
 def _by_step(system: StepFinder) -> Ask:
     return lambda use, k: system.find_step(use.text, k, use.called, use.task)
+
+
+def _learned_parts(
+    system: StepFinder, runs: Sequence[RunRow], tasks: Sequence[str]
+) -> Iterator[set[str]]:
+    """Parts of the tasks for which the system can learn from the runs of all others."""
+    for part in _parts(tasks):
+        if system.learn_runs([run.tools for run in runs if run.task not in part]):
+            yield part
 
 
 def _parts(tasks: Sequence[str]) -> list[set[str]]:

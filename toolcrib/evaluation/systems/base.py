@@ -99,8 +99,8 @@ class StepFinder(Protocol):
         """Ids of the best `k` tools for the next call, without called ones."""
         ...
 
-    def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
-        """Learn from the calls of other runs, instead of earlier ones."""
+    def learn_runs(self, runs: Sequence[Sequence[str]]) -> bool:
+        """Learn from the calls of other runs, instead of earlier ones; False if too few."""
         ...
 
 

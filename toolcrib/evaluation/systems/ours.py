@@ -146,9 +146,11 @@ class _OwnSystem:
         found = self._crib.find_tools(said, k, called=called, task=task, gate=False)
         return tuple(hit.id for hit in found.tools)
 
-    def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
+    def learn_runs(self, runs: Sequence[Sequence[str]]) -> bool:
         made = (Run(str(place), 0.0, "", tuple(run)) for place, run in enumerate(runs))
-        self._crib.tools.use_learned(UseData(use=tool_use(made, 0.0)))
+        use = tool_use(made, 0.0)
+        self._crib.tools.use_learned(UseData(use=use))
+        return use is not None
 
     def close(self) -> None:
         """Keep the shared index; `OwnSystems.close` closes it."""
