@@ -179,18 +179,19 @@ def _ring(context: RequestContext) -> KeyRing:
 # -- quarantine ------------------------------------------------------------------------------
 
 
+APPROVAL_SCHEMA: dict[str, Any] = {
+    "if": {"properties": {"verdict": {"const": "approve"}}},
+    "then": {"required": ["digest"]},
+}
+
+
 class VerdictBody(Body):
     """Verdict on a quarantined tool: approve serves it from now on, reject deletes it.
 
     An approval needs the `digest` that was shown; a rejection may have one.
     """
 
-    model_config = strict_config(
-        **{
-            "if": {"properties": {"verdict": {"const": "approve"}}},
-            "then": {"required": ["digest"]},
-        }
-    )
+    model_config = strict_config(**APPROVAL_SCHEMA)
 
     verdict: Literal["approve", "reject"]
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
