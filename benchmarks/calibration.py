@@ -37,7 +37,12 @@ from toolcrib.evaluation.dataset import DataSet, LabelledQuery, with_shots
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.measures import gate_measures
 from toolcrib.retrieval import calibration
-from toolcrib.retrieval.calibration import FEATURES, Calibration, default_calibration
+from toolcrib.retrieval.calibration import (
+    FEATURES,
+    RAW_QUERY_FEATURES,
+    Calibration,
+    default_calibration,
+)
 
 QUERIES_A_SET = 300
 STRANGERS = 200
@@ -47,7 +52,6 @@ NEAR_MISS_SHARE = 1 / 3
 """Of the unanswerable ones; some of their labels are wrong, as another tool does as well."""
 
 SEED = 0
-RAW = ("top_dense", "top_lexical", "top_term")
 FAMILIES = ({"banking77", "banking77-oos"}, {"toollens", "stabletoolbench"})
 """Sets that share queries or tools."""
 
@@ -112,7 +116,7 @@ def gather(
 
 def without_raw(one: LabelledEvidence) -> LabelledEvidence:
     kept = one.features.copy()
-    kept[:, [FEATURES.index(name) for name in RAW]] = 0.0
+    kept[:, [FEATURES.index(name) for name in RAW_QUERY_FEATURES]] = 0.0
     return replace(one, features=kept)
 
 

@@ -37,6 +37,7 @@ from toolcrib.numerics import Floats
 from toolcrib.retrieval.calibration import (
     FEATURES,
     QUERY_FEATURES,
+    RAW_QUERY_FEATURES,
     AcceptanceCurve,
     Answerability,
     Calibration,
@@ -182,7 +183,7 @@ class TestWhichWay:
         self, fresh: list[LabelledEvidence]
     ) -> None:
         start = _start(3 * TRUTH, 3 * OFFSET + 2)
-        made = calibrate(_drawn(60, seed=1), IDENTITY, start=start)
+        made = calibrate(_drawn(80, seed=1), IDENTITY, start=start)
         assert made.method == "rescaled"
         ratios = np.array(made.weights) / TRUTH
         assert ratios == pytest.approx(np.full(len(FEATURES), ratios[0]))
@@ -193,6 +194,12 @@ class TestWhichWay:
         made = calibrate(_drawn(600, seed=1), IDENTITY, start=start)
         assert made.method == "fitted"
         assert _log_loss(made, fresh) < _log_loss(start, fresh)
+
+    def test_new_weights_leave_the_scores_of_the_query_itself_out(self) -> None:
+        made = calibrate(_drawn(60, seed=1), IDENTITY, start=None)
+        weights = dict(zip(FEATURES, made.weights, strict=True))
+        assert {weights.pop(name) for name in RAW_QUERY_FEATURES} == {0.0}
+        assert all(weights.values())
 
     def test_a_ranking_is_never_turned_round(self) -> None:
         start = _start(-TRUTH, OFFSET)

@@ -35,7 +35,9 @@ from toolcrib.indexers.points import dense_text
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.calibration import (
+    FEATURES,
     QUERY_FEATURES,
+    RAW_QUERY_FEATURES,
     AcceptanceCurve,
     Answerability,
     Calibration,
@@ -432,7 +434,7 @@ def _constant_model(evidence: Sequence[LabelledEvidence]) -> _Model:
 def _best_tool_fit(
     evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64], start: Calibration | None
 ) -> _FitResult:
-    fits: list[tuple[str, _Fit]] = [("fitted", lambda some: _regress(*_training_rows(some)))]
+    fits: list[tuple[str, _Fit]] = [("fitted", _fit_tools)]
     if start is not None:
         begun = (np.asarray(start.weights), start.offset)
         fits.append(("default", lambda _: begun))
@@ -447,6 +449,12 @@ def _best_tool_fit(
         predicted = [float(unseen[place][0]) for place in able]
         ways.append(_FitResult(method, fit, unseen, _log_loss(predicted, right)))
     return min(ways, key=lambda way: way.log_loss)
+
+
+def _fit_tools(evidence: Sequence[LabelledEvidence]) -> _Model:
+    """Fit all weights but those of `RAW_QUERY_FEATURES`."""
+    known, right, weights = _training_rows(evidence)
+    return _regress(known * [name not in RAW_QUERY_FEATURES for name in FEATURES], right, weights)
 
 
 def _training_rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]:

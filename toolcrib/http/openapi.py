@@ -139,7 +139,8 @@ class _Schemas:
         found = self.of[kind, "validation"]
         if "$ref" in found:
             found = self.of[kind, "validation"] = self.components.pop(_name(found["$ref"]))
-        return found["properties"]
+        properties: dict[str, Any] = found["properties"]
+        return properties
 
 
 def _name(ref: str) -> str:

@@ -43,6 +43,8 @@ FEATURES = (
     "top_lexical",
     "top_term",
 )
+RAW_QUERY_FEATURES = FEATURES[-3:]
+"""Scores of the query itself: their weights fit labelled sentences, and misjudge other queries."""
 
 NO_TOOL_SCORE = 0.25
 """Fused score of "no tool" in the softmax, so that a lone weak candidate gets no high share. Chosen
