@@ -136,11 +136,10 @@ class _Schemas:
 
     def fields(self, kind: Any) -> dict[str, Any]:
         """Schemas of a query's parameters."""
-        found = self.of[kind, "validation"]
+        found: dict[str, Any] = self.of[kind, "validation"]
         if "$ref" in found:
             found = self.of[kind, "validation"] = self.components.pop(_name(found["$ref"]))
-        properties: dict[str, Any] = found["properties"]
-        return properties
+        return found["properties"]
 
 
 def _name(ref: str) -> str:
