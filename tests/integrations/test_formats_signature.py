@@ -66,6 +66,12 @@ def test_a_summary_is_the_first_sentence() -> None:
     assert summary(ToolSpec(name="f", description="Sends  a mail. It may fail.\nMore.")) == (
         "Sends a mail."
     )
+    wrapped = "List the issues of a\n    project, oldest first.\n\nArgs:\n    key: its key"
+    assert summary(ToolSpec(name="f", description=wrapped)) == (
+        "List the issues of a project, oldest first."
+    )
+    listed = "Get a project\nkey: its key"
+    assert summary(ToolSpec(name="f", description=listed)) == "Get a project"
     assert len(summary(ToolSpec(name="f", description="x" * 500))) == 160
     assert summary(ToolSpec(name="f")) == ""
 

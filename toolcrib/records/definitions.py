@@ -79,6 +79,9 @@ MAX_CHARS, MAX_NODES = 2_000, 10_000
 MAX_SUMMARY = 160
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
+_WRAPPED_LINE = re.compile(r"(?<![.!?:;|>\s])[ \t\r]*\n[ \t]*(?=[a-z])(?![\w.-]*+ ?[:=(-])")
+"""End of a line within a sentence: the next line begins in lower case, and names no parameter."""
+
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 _MORE = "…"
 
@@ -100,8 +103,9 @@ def parameters(tool: ToolSpec) -> str:
 
 def summary(tool: ToolSpec) -> str:
     """The first sentence of a description, at most 160 characters."""
-    lines = tool.description.strip().splitlines()
-    first = _SENTENCE_END.split(" ".join(lines[0].split()), 1)[0] if lines else ""
+    text = _WRAPPED_LINE.sub(" ", tool.description.strip())
+    line = " ".join(text.split("\n", 1)[0].split())
+    first = _SENTENCE_END.split(line, 1)[0]
     return first if len(first) <= MAX_SUMMARY else first[: MAX_SUMMARY - 1].rstrip() + _MORE
 
 
