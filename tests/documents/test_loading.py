@@ -274,6 +274,12 @@ def test_a_damaged_document_is_refused_in_one_line(name, said):
     assert "\n" not in told
 
 
+def test_a_pdf_with_a_password_is_refused_by_this_reason():
+    keys = b"/O (%s) /U (%s) /P -4" % (b"o" * 32, b"u" * 32)
+    locked = b"/Encrypt << /Filter /Standard /V 1 /R 2 %s >> /ID [(a) (b)] /Root" % keys
+    assert "password" in reason(pdf("Rotate").replace(b"/Root", locked), "a.pdf")
+
+
 @pytest.mark.parametrize(
     ("name", "library"),
     [

@@ -530,8 +530,10 @@ def _conversion_errors(what: str) -> Generator[None]:
         raise
     except Exception as error:
         # Parsers of untrusted files may raise any error, and the next file must still be read.
-        said = re.sub(r"\s+", " ", str(error)).strip()
         kind = type(error).__name__
+        if kind == "PDFPasswordIncorrect":
+            raise ValueError("is protected by a password; save it without one") from error
+        said = re.sub(r"\s+", " ", str(error)).strip()
         raise ValueError(f"cannot be read as {what}: {kind}{': ' if said else ''}{said}") from error
 
 
