@@ -734,3 +734,22 @@ def test_what_is_no_method_is_reported(tmp_path: Path, key: str) -> None:
     assert tool.name == "post_orders"
     assert refusal.place == "/orders"
     assert key in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("schema", "required", "names"),
+    [
+        ({"type": "object", "properties": {}}, False, []),
+        ({"type": "object", "properties": {}}, True, ["body"]),
+        ({"type": "object"}, False, ["body"]),
+    ],
+)
+def test_an_optional_body_without_properties_is_none(
+    tmp_path: Path, schema: dict[str, Any], required: bool, names: list[str]
+) -> None:
+    body = {
+        "required": required,
+        "content": {"application/x-www-form-urlencoded": {"schema": schema}},
+    }
+    [tool], _ = read(tmp_path, document({"/charges": {"get": {**OK, "requestBody": body}}}))
+    assert list(tool.input_schema["properties"]) == names

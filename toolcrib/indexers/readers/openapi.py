@@ -478,6 +478,9 @@ def _with_tag(branch: dict[str, Any], tag: str, values: list[str]) -> dict[str, 
 
 # -- parameters and bodies -------------------------------------------------------------------------
 
+EMPTY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+"""Body that generators write for operations without one."""
+
 SENT_BY_THE_CLIENT = frozenset({"accept", "authorization", "content-type"})
 """Headers that OpenAPI ignores as parameters, as the HTTP client sets them."""
 
@@ -579,7 +582,12 @@ class _Form:
         return [each[key] for each in examples for key in ("dataValue", "value") if key in each]
 
     def add_body(self, schema: dict[str, Any], *, required: bool) -> None:
-        """Add a request body; the properties of an optional body are optional."""
+        """Add a request body; the properties of an optional body are optional.
+
+        An optional object without properties is left out: it has nothing to give.
+        """
+        if schema == EMPTY_OBJECT and not required:
+            return
         properties, needed = _body_fields(schema)
         if not properties or properties.keys() & self._properties.keys():
             name = "body" if "body" not in self._properties else "request_body"
