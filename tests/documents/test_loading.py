@@ -346,6 +346,14 @@ def test_the_main_part_of_a_page_is_enough_where_there_is_one():
     assert several.split() == ["One", "Two", "Three"]
 
 
+def test_the_landmarks_of_a_page_without_such_elements_are_its_roles():
+    menu, foot = '<div role="navigation">Menu</div>', '<div role="contentinfo">All rights</div>'
+    assert html(f"{menu}<p>Text.</p>{foot}").text == "Text."
+    assert html(f'<p>Top</p><div role="main">{menu}<p>Text.</p></div>').text == "Text."
+    nested = '<main><div role="main"><p>Text.</p></div></main><p>Beside</p>'
+    assert html(nested).text == "Text."
+
+
 def test_a_heading_keeps_its_links_but_not_the_one_to_itself():
     page = html(
         '<h1><a href="/"><img alt="Logo" src="l.png"></a></h1>'

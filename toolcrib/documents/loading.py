@@ -248,8 +248,11 @@ MAX_UNPACKED_BYTES = 64 * 2**20
 
 _LOGGERS = ("pdfminer", "bs4", "mammoth")
 
-_SKIPPED_ELEMENTS = ("script", "style", "template", "noscript", "nav", "footer")
-"""Elements outside the page's content."""
+_SKIPPED_ELEMENTS = (
+    "script, style, template, noscript, nav, footer, "
+    "[role=navigation], [role=search], [role=contentinfo]"
+)
+"""Elements outside the page's content, by their names and by the landmarks of ARIA."""
 
 MAX_REPEATED_CHARS = 200
 """Longest cell that is repeated in each row that it spans; a longer one is left empty there."""
@@ -274,7 +277,7 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
         library = _import_docs("bs4")
         soup = library.BeautifulSoup(html, "html.parser")
         title = soup.title.get_text() if soup.title else ""
-        mains = soup.find_all("main")
+        mains = soup.find_all("main") or soup.select("[role=main]")
         body = mains[0] if len(mains) == 1 else soup.body or soup
         # A link without text is a heading's anchor to itself.
         links: list[Any] = [
@@ -282,7 +285,7 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
             for link in body.select(_IN_HEADING)
             if not (link.find("img") or any(map(str.isalnum, link.get_text())))
         ]
-        for element in [*links, *body.find_all(_SKIPPED_ELEMENTS)]:
+        for element in [*links, *body.select(_SKIPPED_ELEMENTS)]:
             element.decompose()
         _fit_tables(body)
         for string in body.find_all(string=_WHITE_SPACE_RUN):
