@@ -178,6 +178,13 @@ def test_a_skill_and_a_tool_of_one_id_do_not_take_each_others_place(bench, kinds
         assert bench.held() == {"a": first}
 
 
+def test_a_refusal_at_the_id_of_a_listed_tool_does_not_keep_what_no_source_has(bench):
+    bench.run(spec("a"), spec("b"))
+    report = bench.run(spec("a"), Refusal("source", "a", "has another name"), prune=True)
+    assert report.removed == ("b",)
+    assert [each.place for each in report.refused] == ["a"]
+
+
 @pytest.mark.parametrize("kinds", [("tool", "skill"), ("skill", "tool")])
 def test_with_prune_a_tool_that_became_a_skill_is_one_and_the_reverse(bench, kinds):
     made = {"tool": spec("a", "one"), "skill": spec("a", "two", skill={"body": "Do it."})}

@@ -98,14 +98,14 @@ class _Plan(Generic[_Item]):
         self,
         gone: Iterable[str],
         things: Literal["tools", "passages"],
-        held: Collection[str] = (),
+        known: Collection[str] = (),
     ) -> None:
         """Plan to remove the ids that no source has, unless a refused entry may stand for one.
 
-        A refusal of a tool that is `held` back names its id, so it stands for no other tool.
+        A refusal whose place is a `known` id, of a tool that sources have, stands for no other.
         """
         doomed = sorted(gone)
-        unknown = [each for each in self.refused if each.place not in held]
+        unknown = [each for each in self.refused if each.place not in known]
         if doomed and unknown:
             reason = (
                 f"{len(doomed)} {things} are in no source, but were kept: "
@@ -375,8 +375,8 @@ class ToolSync:
         plan = _diff(found, known, gone)
         plan.removed.extend(sorted(withdrawn))
         if prune:
-            held_ids = {spec.id for spec in held}
-            plan.prune(gone - held_ids - plan.items.keys(), "tools", held_ids)
+            listed_ids = {spec.id for spec in held} | plan.items.keys()
+            plan.prune(gone - listed_ids, "tools", listed_ids)
         else:
             known = self._with_groups(known, plan)
         before = NamePrefixes.from_meta(self._store.read_meta())

@@ -685,8 +685,11 @@ def test_a_name_that_is_taken_gets_another_that_is_reported(tmp_path: Path) -> N
     tools, refusals = read(tmp_path, document(paths))
     assert [tool.name for tool in tools] == ["list", "put_a", "get_a_b", "get_a_b_2"]
     assert [(refusal.place, refusal.reason) for refusal in refusals] == [
-        ("PUT /a", "the name 'list' is taken by GET /a; it is served as 'put_a'"),
-        ("GET /a_b", "the name 'get_a_b' is taken by GET /a-b; it is served as 'get_a_b_2'"),
+        ("shop/put_a", "PUT /a has the name 'list' of GET /a; it is served as 'put_a'"),
+        (
+            "shop/get_a_b_2",
+            "GET /a_b has the name 'get_a_b' of GET /a-b; it is served as 'get_a_b_2'",
+        ),
     ]
 
 

@@ -17,6 +17,7 @@ from toolcrib.indexers.readers.base import (
     own_fields,
 )
 from toolcrib.indexers.readers.json_schema import UNIONS, References, is_reference, map_schemas
+from toolcrib.records import ToolSpec
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.records.tools import MCP_DEFAULTS
 
@@ -169,11 +170,6 @@ class _Operations:
             return
         given = operation.get("operationId") or _slug(method, path)
         name = self._name(method, path, given, place)
-        if name != given:
-            reason = (
-                f"the name {given!r} is taken by {self._places[given]}; it is served as {name!r}"
-            )
-            yield self._source.refusal(reason, place)
         tags: Any = operation.get("tags") or []
         more = {key[2:]: value for key, value in operation.items() if key.startswith("x-")}
         said = {name: more[name] for name in MCP_DEFAULTS if isinstance(more.get(name), bool)}
@@ -190,7 +186,12 @@ class _Operations:
             "tags": tags,
             "annotations": {"httpMethod": method.upper(), "path": path, **hints},
         }
-        yield build_spec(self._source.name, place, fields)
+        spec = build_spec(self._source.name, place, fields)
+        if name != given and isinstance(spec, ToolSpec):
+            # Placed at its id, as nothing is missing that `--prune` would have to keep.
+            taken = f"{place} has the name {given!r} of {self._places[given]}"
+            yield self._source.refusal(f"{taken}; it is served as {name!r}", spec.id)
+        yield spec
 
     def _output_schema(self, operation: dict[str, Any]) -> dict[str, Any] | None:
         """Schema of the first successful response with a schema."""
