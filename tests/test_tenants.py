@@ -13,7 +13,7 @@ from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.namespaced import check_name
 from toolcrib.store.records_db import DbRow
-from toolcrib.tenants import Tenants, rebuild_shared
+from toolcrib.tenants import Tenants, count_shared, rebuild
 
 SETTINGS = Settings.model_validate(
     {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
@@ -149,7 +149,7 @@ class TestOtherModels:
             many.crib("acme").index_tools([MAIL])
             many.crib("acme").index_passages([LEAVE])
             many.crib("zoo").index_tools([ROWS])
-        # The default namespace is rebuilt by `Crib.open`; here it has nothing to rebuild.
+        # The default namespace has nothing to rebuild.
         main = tmp_path / "moved"
         main.mkdir()
         (tmp_path / "tenants").rename(main / "tenants")
@@ -158,12 +158,56 @@ class TestOtherModels:
             pytest.raises(IndexMismatchError, match="rebuild"),
         ):
             many.crib("acme")
-        assert rebuild_shared(str(main), self.OTHER) == (2, 1)
+        rebuild(str(main), self.OTHER)
+        assert count_shared(str(main), self.OTHER) == (2, 1)
         with Tenants.open(main, settings=self.OTHER) as many:
             assert many.names() == (DEFAULT_NAMESPACE, "acme", "zoo")
             assert ids(many.crib("acme")) == ["mail/send_mail"]
             assert ids(many.crib("zoo")) == ["sql/read_rows"]
             assert many.crib("acme").knowledge.count() == 1
+
+    def test_a_service_answers_from_the_old_index_until_all_is_encoded(self):
+        spaces, answers = (DEFAULT_NAMESPACE, "acme"), []
+        with running() as server, Tenants.open(server.url, settings=SETTINGS) as old:
+            for name in spaces:
+                old.crib(name).index_tools([MAIL])
+                old.announce_write(name)
+
+            def look(_progress):
+                a_while_later(old)
+                old.check()
+                answers.append([ids(old.crib(name)) for name in spaces])
+
+            rebuild(server.url, self.OTHER, look)
+            assert answers
+            assert all(each == [["mail/send_mail"]] * 2 for each in answers)
+            a_while_later(old)
+            for name in spaces:
+                with pytest.raises(IndexMismatchError):
+                    old.crib(name)
+            with Tenants.open(server.url, settings=self.OTHER) as new:
+                assert [ids(new.crib(name)) for name in spaces] == [["mail/send_mail"]] * 2
+
+    def test_a_rebuild_that_fails_leaves_every_namespace_as_it_was(self, tmp_path):
+        with Tenants.open(tmp_path, settings=SETTINGS) as many:
+            many.crib().index_tools([MAIL])
+            many.crib("acme").index_tools([MAIL, ROWS])
+
+        def fail(progress):
+            if progress.total == 2:
+                raise StoreError("the disk is full")
+
+        with pytest.raises(StoreError, match="full"):
+            rebuild(str(tmp_path), self.OTHER, fail)
+        with Tenants.open(tmp_path, settings=SETTINGS) as many:
+            assert ids(many.crib()) == ["mail/send_mail"]
+            assert ids(many.crib("acme")) == ["mail/send_mail", "sql/read_rows"]
+
+
+def a_while_later(many):
+    """Have each crib look again for writes of other processes."""
+    for opened in many._open_cribs.values():
+        opened.checked_at = time.monotonic() - 60
 
 
 class TestReplicas:
@@ -177,11 +221,6 @@ class TestReplicas:
             with first, second:
                 yield first, second
 
-    @staticmethod
-    def a_while_later(many):
-        for opened in many._open_cribs.values():
-            opened.checked_at = time.monotonic() - 60
-
     @pytest.mark.slow
     @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "acme"])
     def test_what_one_writes_the_other_knows_after_a_while(self, replicas, name):
@@ -190,7 +229,7 @@ class TestReplicas:
         first.crib(name).index_tools([MAIL])
         first.crib(name).index_passages([LEAVE])
         first.announce_write(name)
-        self.a_while_later(second)
+        a_while_later(second)
         assert [each.name for each, _ in second.crib(name).list_collections()] == ["handbook"]
         found = second.crib(name).find_knowledge("how many days of leave has everybody?")
         assert [hit.passage.document for hit in found.passages] == ["leave.md"]
@@ -208,7 +247,7 @@ class TestReplicas:
         ours = store.read_meta()
         store.write_meta({"identity": {**ours["identity"], "dense": "another"}})
         first.announce_write(name)
-        self.a_while_later(second)
+        a_while_later(second)
         for _ in range(2):
             with pytest.raises(IndexMismatchError, match="another"):
                 second.crib(name)
@@ -220,7 +259,7 @@ class TestReplicas:
         crib = first.crib("acme")
         crib.index_tools([MAIL])
         first.announce_write("acme")
-        self.a_while_later(first)
+        a_while_later(first)
         monkeypatch.setattr(type(crib), "refresh", lambda _: pytest.fail("looked again"))
         assert first.crib("acme") is crib
 
@@ -240,7 +279,7 @@ def test_large_namespaces_get_shards_of_their_own_when_all_is_rebuilt():
                 opened.crib(name).index_tools([MAIL])
                 opened.crib(name).index_passages([LEAVE])
             before = filled(opened)
-        rebuild_shared(server.url, sharded("acme"))
+        rebuild(server.url, sharded("acme"))
         made = [r.path.split("/")[2] for r in server.requests if r.path.endswith("/shards")]
         assert {*made} >= {"toolcrib-tenants.g0002", "toolcrib-tenants-library.g0002"}
         with Tenants.open(server.url, settings=sharded()) as opened:

@@ -225,21 +225,46 @@ class Tenants:
         opened.revision = revision
 
 
-def rebuild_shared(
-    location: str, settings: Settings, progress: Listener | None = None
-) -> tuple[int, int]:
-    """Rebuild the shared stores of all namespaces but the default one, if there are any.
+def rebuild(location: str, settings: Settings, progress: Listener | None = None) -> None:
+    """Encode all namespaces into new stores, and swap them in when all of them are complete.
 
-    `Crib.open(rebuild=True)` rebuilds the default namespace. Other processes are notified.
-    Returns the numbers of tools and passages in the shared stores.
+    Services that run meanwhile answer from the old stores. They are notified after each swap.
     """
-    shared = _SharedStores(location, settings, build.make_dense(settings))
-    try:
-        shared.rebuild(progress)
-        announce(location, settings, (DEFAULT_NAMESPACE, *shared.names()))
-        return shared.counts()
-    finally:
-        shared.close()
+    dense = build.make_dense(settings)
+    tools = layout(dense.dimensions), partial(tool_copier, dense, settings, progress)
+    passages = passage_layout(dense.dimensions), partial(passage_copier, dense, settings)
+    tenants = build.part_of(location, settings, build.TENANTS)
+
+    def announce_swap(names: Callable[[], Iterable[str]]) -> None:
+        announce(location, settings, names())
+
+    with ExitStack() as opened, ExitStack() as swaps:
+        for place, shared in (((location, settings), False), (tenants, True)):
+            stores = _lazy_stores(place, dense, shared=shared)
+            for lazy, (form, copier) in zip(stores, (tools, passages), strict=True):
+                opened.callback(lazy.close)
+                if not lazy.exists:
+                    continue
+                store = lazy.open()
+                names = partial(namespaces_of, store) if shared else lambda: [DEFAULT_NAMESPACE]
+                copy = _namespace_copier(copier) if shared else copier()
+                if shared or "identity" in store.read_meta():
+                    swaps.callback(announce_swap, names)
+                    copy(store, swaps.enter_context(store.renew(form, copy)))
+
+
+def _lazy_stores(
+    place: tuple[str, Settings], dense: DenseEncoder, *, shared: bool
+) -> tuple[LazyStore, LazyStore]:
+    """Stores of tools and of passages at a place; `shared` by namespaces."""
+    library = build.part_of(*place, build.LIBRARY)
+
+    def lazy(part: tuple[str, Settings], form: Layout) -> LazyStore:
+        opener = partial(build.open_store, *part, form, shared=shared)
+        return LazyStore(opener, partial(build.has_store, *part))
+
+    width = dense.dimensions
+    return lazy(place, layout(width)), lazy(library, passage_layout(width))
 
 
 def count_shared(location: str, settings: Settings) -> tuple[int, int]:
@@ -255,17 +280,7 @@ class _SharedStores:
         self._settings = settings
         self._dense = dense
         place = build.part_of(location, settings, build.TENANTS)
-        library = build.part_of(*place, build.LIBRARY)
-        self._tool_layout = layout(dense.dimensions)
-        self._passage_layout = passage_layout(dense.dimensions)
-        self._tools = LazyStore(
-            lambda: build.open_store(*place, self._tool_layout, shared=True),
-            lambda: build.has_store(*place),
-        )
-        self._passages = LazyStore(
-            lambda: build.open_store(*library, self._passage_layout, shared=True),
-            lambda: build.has_store(*library),
-        )
+        self._tools, self._passages = _lazy_stores(place, dense, shared=True)
 
     def crib(
         self, name: str, log: DecisionLog, reranker: ToolRerankers | None, records_db: RecordsDb
@@ -305,19 +320,6 @@ class _SharedStores:
         """Remove everything of a namespace."""
         for store in self._existing_stores():
             NamespacedStore(store.open(), name).clear()
-
-    def rebuild(self, progress: Listener | None = None) -> None:
-        """Re-encode everything into new stores, and swap them in."""
-        dense, settings = self._dense, self._settings
-        parts: list[tuple[LazyStore, Layout, Callable[[], Copier[Any]]]] = [
-            (self._tools, self._tool_layout, partial(tool_copier, dense, settings, progress)),
-            (self._passages, self._passage_layout, partial(passage_copier, dense, settings)),
-        ]
-        for lazy, form, copier in parts:
-            if lazy.exists:
-                store, copy = lazy.open(), _namespace_copier(copier)
-                with store.renew(form, copy) as beside:
-                    copy(store, beside)
 
     def close(self) -> None:
         """Close the stores."""

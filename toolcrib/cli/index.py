@@ -53,7 +53,7 @@ from toolcrib.records.codec import as_json
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset
 from toolcrib.settings import Settings, load_settings
-from toolcrib.tenants import rebuild_shared
+from toolcrib.tenants import count_shared
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
@@ -106,7 +106,7 @@ def index(
                 _open_screen(settings, store, url, off=no_audit) as screen,
             ):
                 if rebuild:
-                    shared = rebuild_shared(store or settings.store, settings, listener)
+                    shared = count_shared(store or settings.store, settings)
                     rebuilt = _count_index(crib, *shared)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or companion_files(sources or (), OVERLAY_NAME)

@@ -163,11 +163,13 @@ def _open(location: str, settings: Settings, how: Opening) -> Crib:
             f"`toolcrib index SOURCE... --store {location}`"
         )
     logger.info("using the store %s", location)
+    if how.get("rebuild"):
+        from toolcrib.tenants import rebuild
+
+        rebuild(location, settings, how.get("progress"))
     parts = build.open_parts(
         location,
         settings,
-        rebuild=how.get("rebuild", False),
-        progress=how.get("progress"),
         ends_with_process=how.get("reads_only", False) and Process.runs_one_command,
         tools_only=how.get("tools_only", False),
     )
