@@ -67,6 +67,14 @@ def require_come_back(answer):
     assert not answer.json().keys() & {"tools", "passages", "next"}
 
 
+def keys_refused(client):
+    """The line of the metric by which an alert goes off; None before the first such request."""
+    lines = client.get("/metrics").text.splitlines()
+    return next(
+        (e for e in lines if e.startswith('toolcrib_turned_away_total{reason="key"}')), None
+    )
+
+
 def test_while_it_is_dead_every_caller_is_told_to_come_back_and_then_all_is_as_before(
     cluster, stocked
 ):
@@ -82,8 +90,11 @@ def test_while_it_is_dead_every_caller_is_told_to_come_back_and_then_all_is_as_b
         for answer in answers:
             require_come_back(answer.result())
     require_come_back(cluster.patient.ready())
-    with httpx2.Client(base_url=cluster.patient.url) as anyone:
+    with httpx2.Client(base_url=cluster.patient.url, timeout=30) as anyone:
         assert anyone.get("/healthz").status_code == 200
+        refused = keys_refused(anyone)
+        require_come_back(anyone.get("/v1/me", headers={"X-API-Key": f"tc_{0:012}_{0:064}"}))
+        assert keys_refused(anyone) == refused
 
     cluster.engine.mend()
     until(lambda: cluster.patient.ready().status_code == 200, "ready again")

@@ -30,6 +30,7 @@ from toolcrib.errors import (
     DeadlineError,
     OverloadedError,
     ServiceUnavailableError,
+    StoreError,
     TooLargeError,
     ToolcribError,
     UnauthenticatedError,
@@ -275,6 +276,10 @@ class _Admission:
         except UnauthenticatedError as error:
             # The log says who still sends a key that holds no longer.
             context.key_id = error.key_id
+            raise
+        except (OverloadedError, StoreError) as error:
+            # Nothing is known of the key.
+            context.turned_away = "overload" if isinstance(error, OverloadedError) else None
             raise
 
     def _admit(self, scope: Scope, context: RequestContext) -> None:
