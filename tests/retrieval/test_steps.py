@@ -171,7 +171,7 @@ class TestUse:
     @pytest.fixture
     def used(self, crib):
         wait, mail, sheet = map(point_id, ("clock/wait", "mail/send_mail", "sheets/read_sheet"))
-        crib.tools.use_learned(UseData(use=ToolUse({wait: 0.25, mail: 0.04}, {sheet: {mail: 1.0}})))
+        crib.tools.use_learned(UseData(use=ToolUse({wait: 0.5, mail: 0.2}, {sheet: {mail: 1.0}})))
         yield crib
         crib.tools.use_learned(NO_LEARNED_DATA)
 

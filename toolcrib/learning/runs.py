@@ -29,7 +29,7 @@ MAX_RUNS = 5_000
 MAX_RUN_CALLS = 200
 """Last calls that are kept of a run; repeated calls of one tool in a row are one call."""
 
-MAX_PAIRED_TOOLS = 30
+MAX_PAIRED_TOOLS = 20
 """Last different tools of a run that are paired with one another."""
 
 MIN_RUNS = 20
@@ -135,11 +135,11 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
         for pair in permutations(last, 2):
             others[pair][run.by] += weight
     shares = {key: weight / whole for key, weight in by_key.items() if key}
-    by_point = {point: bounded_share(counts, whole, shares) for point, counts in called.items()}
+    beside = _pair_shares(others, called, shares)
     return ToolUse(
-        by_point,
+        {p: bounded_share(c, whole, shares) ** 0.5 for p, c in called.items()},
         after=_pair_shares(nexts, called, shares),
-        beside=_pair_shares(others, called, shares),
+        beside={p: {o: s**0.5 for o, s in each.items()} for p, each in beside.items()},
     )
 
 
@@ -164,5 +164,6 @@ def used_tools(runs: Iterable[Run], use: ToolUse) -> tuple[UsedTool, ...]:
         return {names[other]: shares[other] for other in most[:MAX_SHOWN_NEXT]}
 
     return tuple(
-        UsedTool(names[point], use.called[point], called_next(point)) for point in use.most_called()
+        UsedTool(names[point], use.called[point] ** 2, called_next(point))
+        for point in use.most_called()
     )

@@ -77,10 +77,11 @@ def verb_ratio(name: str) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolUse:
-    """Use of tools by other runs: shares in [0, 1].
+    """Use of tools by other runs, all in [0, 1].
 
-    `called`: the share of runs that called each point. `beside`: of the runs that called a point,
-    the share that also called each other point. `after`: the share that called it next.
+    `called`: root of the share of runs that called each point. `beside`: of the runs that called a
+    point, the root of the share that also called each other point. `after`: the share that called
+    it next.
     """
 
     called: Mapping[int, float]
@@ -90,18 +91,17 @@ class ToolUse:
     def of(self, points: Iterable[int], called: Sequence[int]) -> dict[int, float]:
         """Use of these points in a run that called the points `called`, in this order.
 
-        The share of runs is the mean of the share of all runs and the shares of those that called
-        each tool of this run. A tool that no other run called has a share of 0: the less this run
-        is like others, the less their tools count.
+        How many runs called a tool is the mean over all runs and those that called each tool of
+        this run. A tool that no other run called adds 0: the less this run is like others, the less
+        their tools count.
         """
         beside = _sum_shares([self.called, *(self.beside.get(point, {}) for point in called)])
         last = called[-LAST_TOOLS:]
         after = _sum_shares(self.after.get(point, {}) for point in last)
 
         def use(point: int) -> float:
-            share = beside[point] / (1 + len(called))
-            next_share = after[point] / max(len(last), 1)
-            return min(1.0, CALLED_SHARE * share**0.5 + AFTER_SHARE * next_share)
+            share = CALLED_SHARE * beside[point] / (1 + len(called))
+            return min(1.0, share + AFTER_SHARE * after[point] / max(len(last), 1))
 
         return {point: use(point) for point in points}
 
