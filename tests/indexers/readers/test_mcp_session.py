@@ -8,6 +8,7 @@ from collections.abc import Generator
 import pytest
 
 from tests.indexers.readers.mcp_servers.launch import closed_port, over_http, target
+from toolcrib.indexers.readers import mcp_session
 from toolcrib.indexers.readers.mcp import McpLimits, list_tools, run_to_end
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.mcp_session import SessionState
@@ -111,6 +112,20 @@ def test_what_can_go_wrong_with_a_web_server(
     assert (listing.server, listing.tools) == ("", [])
     assert listing.failure.startswith(reason)
     assert "s3cret" not in listing.failure
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("/huge", "more than 50,000 bytes"), ("/packed", "is compressed")]
+)
+def test_an_answer_that_is_too_large_is_not_read(
+    web_url: str, monkeypatch: pytest.MonkeyPatch, path: str, reason: str
+) -> None:
+    monkeypatch.setattr(mcp_session, "MAX_ANSWER_BYTES", 50_000)
+    listing = _list(HttpTarget(f"{web_url}{path}"))
+
+    assert (listing.server, listing.tools) == ("huge", [])
+    assert listing.failure.startswith("answered tools/list with the error")
+    assert reason in listing.failure
 
 
 def test_an_error_of_the_server_itself_is_quoted(web_url: str) -> None:

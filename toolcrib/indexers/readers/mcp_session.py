@@ -288,6 +288,40 @@ def _sse(target: HttpTarget, state: SessionState) -> Connection:
     return sse_client(target.url, headers=dict(target.headers), httpx_client_factory=client)
 
 
+MAX_ANSWER_BYTES = MAX_SOURCE_BYTES
+"""Size of an answer over HTTP; a stream of events may be longer, since it is read by events."""
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Let a response fail where its body grows too large."""
+    if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        response.stream = _bounded_body(response)
+
+
+def _bounded_body(response: httpx2.Response) -> httpx2.AsyncByteStream:
+    """Body of a response; a compressed one is refused, as it may be of any size in memory."""
+    import httpx2
+
+    body = cast("httpx2.AsyncByteStream", response.stream)
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncGenerator[bytes]:
+            if "content-encoding" in response.headers:
+                raise httpx2.StreamError("the answer is compressed, which is not read")
+            size = 0
+            async for chunk in body:
+                size += len(chunk)
+                if size > MAX_ANSWER_BYTES:
+                    most = f"{MAX_ANSWER_BYTES:,} bytes, the most that is read"
+                    raise httpx2.StreamError(f"the answer has more than {most}")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await body.aclose()
+
+    return Bounded()
+
+
 def _http_client(state: SessionState, headers: dict[str, str] | None) -> httpx2.AsyncClient:
     import httpx2
 
@@ -302,7 +336,10 @@ def _http_client(state: SessionState, headers: dict[str, str] | None) -> httpx2.
 
     # No timeout here: the whole session has one.
     return httpx2.AsyncClient(
-        headers=headers, auth=state.auth, timeout=None, event_hooks={"response": [note]}
+        headers={"Accept-Encoding": "identity", **(headers or {})},
+        auth=state.auth,
+        timeout=None,
+        event_hooks={"response": [note, _bound]},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import socket
 import sys
 from collections.abc import Callable
@@ -37,6 +39,8 @@ def web() -> Starlette:
             _route("/get-only", lambda _: HTMLResponse("<h1>GET only</h1>", 405)),
             _route("/moved", lambda _: RedirectResponse("http://example.invalid/mcp?key=s3cret")),
             _route("/locked", _locked),
+            Route("/huge", _huge, methods=["POST"]),
+            Route("/packed", _huge, methods=["POST"]),
         ]
     )
 
@@ -54,6 +58,26 @@ def _locked(request: Request) -> Response:
         return JSONResponse({"error": "invalid_token"}, 401)
     error = {"code": -32000, "message": "your plan has no tools"}
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 403)
+
+
+async def _huge(request: Request) -> Response:
+    """An MCP server whose list is large, or compressed without being asked for it."""
+    sent = await request.json()
+    if "id" not in sent:
+        return Response(status_code=202)
+    if sent["method"] == "initialize":
+        info = {"serverInfo": {"name": "huge", "version": "1"}, "capabilities": {"tools": {}}}
+        result = {"protocolVersion": sent["params"]["protocolVersion"], **info}
+    elif sent["method"] == "tools/list":
+        result = {"tools": [], "note": "x" * 100_000}
+    else:
+        error = {"code": -32601, "message": "Method not found"}
+        return JSONResponse({"jsonrpc": "2.0", "id": sent["id"], "error": error})
+    answer = {"jsonrpc": "2.0", "id": sent["id"], "result": result}
+    if sent["method"] == "initialize" or request.url.path == "/huge":
+        return JSONResponse(answer)
+    packed = gzip.compress(json.dumps(answer).encode())
+    return Response(packed, headers={"Content-Encoding": "gzip"}, media_type="application/json")
 
 
 def main() -> None:
