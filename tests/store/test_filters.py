@@ -22,6 +22,7 @@ from toolcrib.store.filters import (
     AnyOf,
     Equals,
     Filter,
+    FilterField,
     FilterJson,
     HasId,
     Not,
@@ -265,3 +266,11 @@ def test_the_schema_names_the_fields_that_each_kind_of_filter_can_use():
     assert set(fields["EqualsJson"]["enum"]) == KEYWORD_FIELDS
     assert set(fields["AnyOfJson"]["enum"]) == KEYWORD_FIELDS
     assert set(fields["RangeJson"]["enum"]) == NUMBER_FIELDS
+
+
+def test_a_wrong_filter_is_parsed_once_however_many_types_refuse_it():
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(FilterField).validate_json('{"or": [{"field": "server", "equals": "a"}]}')
+    wholes = [each["input"] for each in caught.value.errors() if each["type"] == "missing"]
+    assert len(wholes) > 1
+    assert all(each is wholes[0] for each in wholes)
