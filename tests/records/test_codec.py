@@ -28,7 +28,7 @@ from toolcrib.records import (
     ToolHit,
     ToolSpec,
 )
-from toolcrib.records.codec import as_json, dump, load
+from toolcrib.records.codec import adapter, as_json, dump, faults, load
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.text("abcxyz", min_size=1, max_size=6)
@@ -177,3 +177,12 @@ def test_what_is_of_another_type_is_no_answer(wrong):
     told = {**as_json(FindResult("q", (), {})), **wrong}
     with pytest.raises(ValidationError):
         load(FindResult, json.dumps(told))
+
+
+def test_faults_are_listed_up_to_a_number():
+    for count in (1_000, 1_001):
+        with pytest.raises(ValidationError) as caught:
+            adapter(list[int]).validate_python(["a"] * count)
+        listed = faults(caught.value, "body")
+        assert len(listed) == (1_000 if count == 1_000 else 1)
+    assert listed == [("body", "1,001 faults, too many to list")]

@@ -104,8 +104,14 @@ _UNION_STEP = re.compile(r"[-\[(']|^(str|TurnBody)$|Json$")
 """Steps of an error's location that name a type of a union, not a field."""
 
 
+MAX_FAULTS = 1_000
+"""Faults of one value that are listed; to list a million takes seconds."""
+
+
 def faults(error: ValidationError, whole: str = "the whole") -> list[tuple[str, str]]:
     """Place and reason of each fault; `whole` is the place of a fault without a field."""
+    if (count := error.error_count()) > MAX_FAULTS:
+        return [(whole, f"{count:,} faults, too many to list")]
     details = error.errors(include_url=False, include_input=False)
     return [(_place(each) or whole, _reason(each)) for each in details]
 
