@@ -382,6 +382,12 @@ def test_a_cell_that_spans_rows_is_repeated_in_each():
     ]
 
 
+def test_a_cell_spans_no_further_than_its_group_of_rows():
+    head = "<tbody><tr><td rowspan=9>Files</td><td>weekly</td></tr></tbody>"
+    rows = html(f"<table>{head}<tbody><tr><td>Mail</td><td>daily</td></tr></tbody></table>").text
+    assert rows.endswith("| Mail | daily |")
+
+
 def test_a_long_cell_that_spans_rows_comes_once():
     rows = table([f"<td rowspan='2'>{'long ' * 50}</td>", "<td>a</td>"], ["<td>b</td>"])
     assert (rows.count("long long"), rows.splitlines()[-1]) == (25, "|  | b |")

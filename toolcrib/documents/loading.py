@@ -307,8 +307,8 @@ def _fit_tables(body: Any) -> None:
             element.decompose()
     spanning: dict[int, dict[int, tuple[int, Any]]] = {}
     for row in body.find_all("tr"):
-        table = id(row.find_parent("table"))
-        spanning[table] = _fill_row(row, spanning.get(table, {}))
+        group = id(row.parent)
+        spanning[group] = _fill_row(row, spanning.get(group, {}))
 
 
 def _fill_row(row: Any, spanning: dict[int, tuple[int, Any]]) -> dict[int, tuple[int, Any]]:
