@@ -183,6 +183,15 @@ class Tools:
         assert told["removed"] == 0
         assert [each["source"] for each in told["refused"]] == [str(missing), "--prune"]
 
+    def test_an_operation_under_another_name_keeps_nothing(self, mine, tmp_path):
+        operation = {"operationId": "list", "responses": {}}
+        paths = {"/a": {"get": operation}, "/b": {"get": operation}}
+        file = tmp_path / "shop.json"
+        file.write_text(json.dumps({"openapi": "3.1.0", "info": {}, "paths": paths}))
+        told = mine(lambda crib: crib.index_tools(file, prune=True))
+        assert (told["added"], told["removed"]) == (2, 6)
+        assert [each["place"] for each in told["refused"]] == ["shop/get_b"]
+
     @pytest.mark.parametrize("query", ["send a mail to somebody", "mail/send_mail", "where is it?"])
     @pytest.mark.parametrize("scope", [None, Scope(), MAIL, NO_PII, Scope(servers=frozenset())])
     def test_the_same_tools_are_found_with_the_same_scores(self, stocked, query, scope):

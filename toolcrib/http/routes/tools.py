@@ -260,7 +260,7 @@ def _work(
 ) -> tuple[UploadWork[ToolSpec], list[Held]]:
     """Work that writes tools, and a list that it fills with quarantined tools.
 
-    As in the library, a refusal prevents pruning.
+    As in the library, a refusal that may stand for another tool prevents pruning.
     """
     named = {line.name for line in lines if line.name is not None}
     held: list[Held] = []
@@ -400,9 +400,15 @@ def _prune(
     gone = sorted(tool.id for tool in reach if tool.id not in named)
     if not gone:
         return report
-    if report.refused:
+    # As in the library, a refusal at the id of a tool that was sent stands for no other tool.
+    unknown = [
+        each
+        for each in report.refused
+        if each.place not in named or each.reason == OUT_OF_SCOPE_REASON
+    ]
+    if unknown:
         reason = (
-            f"{len(gone)} tools are in no source, but were kept: {len(report.refused)} entries "
+            f"{len(gone)} tools are in no source, but were kept: {len(unknown)} entries "
             "were refused and may stand for them; mend those and prune again"
         )
         return replace(report, refused=(*report.refused, Refusal("--prune", "", reason)))
