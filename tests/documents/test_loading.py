@@ -350,6 +350,8 @@ def test_the_landmarks_of_a_page_without_such_elements_are_its_roles():
     menu, foot = '<div role="navigation">Menu</div>', '<div role="contentinfo">All rights</div>'
     assert html(f"{menu}<p>Text.</p>{foot}").text == "Text."
     assert html(f'<p>Top</p><div role="main">{menu}<p>Text.</p></div>').text == "Text."
+    path, foot = '<div id="breadcrumb-section">Handbook</div>', '<div id="footer">Made by</div>'
+    assert html(f"{path}<p>Text.</p>{foot}").text == "Text."
     nested = '<main><div role="main"><p>Text.</p></div></main><p>Beside</p>'
     assert html(nested).text == "Text."
 

@@ -250,9 +250,10 @@ _LOGGERS = ("pdfminer", "bs4", "mammoth")
 
 _SKIPPED_ELEMENTS = (
     "script, style, template, noscript, nav, footer, "
-    "[role=navigation], [role=search], [role=contentinfo]"
+    "[role=navigation], [role=search], [role=contentinfo], [id^=breadcrumb], #footer"
 )
-"""Elements outside the page's content, by their names and by the landmarks of ARIA."""
+"""Elements outside the page's content, by their names, the landmarks of ARIA, and the ids that
+Confluence and others give them."""
 
 MAX_REPEATED_CHARS = 200
 """Longest cell that is repeated in each row that it spans; a longer one is left empty there."""
