@@ -91,4 +91,6 @@ def test_a_key_that_cannot_be_meant_is_refused(admin, body):
 
 
 def test_an_unknown_key_is_not_there(admin):
-    assert admin.delete("/v1/keys/0123456789ab").status_code == 404
+    unknown = admin.delete("/v1/keys/0123456789ab")
+    assert unknown.status_code == 404
+    assert "endpoint" not in unknown.json()["title"]

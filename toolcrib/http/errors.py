@@ -23,7 +23,7 @@ MAX_BODY_FAULTS = 20
 """Faults of an invalid request that a problem lists."""
 
 HTTP_PROBLEMS = {
-    404: ("not-found", "No endpoint has this address"),
+    404: ("not-found", "Nothing has this address"),
     405: ("method-not-allowed", "The endpoint does not support this method"),
     406: ("not-acceptable", "No accepted media type is available"),
     415: ("unsupported-media-type", "The body's media type is not supported"),
