@@ -359,6 +359,8 @@ def test_a_refusal_and_small_talk_get_no_tools(subjects, question, now, kind):
         *("what did you say? list the paid ones", "what did you say, and send the invoices"),
         *("what did you say, and who has not paid?", "what did you play yesterday around nine?"),
         *("what was the discount of Acme again?", "list the invoices again"),
+        "what was that code again?",
+        "new topic: what do we do with an invoice that has lost its number, send it again?",
     ],
 )
 def test_a_question_for_more_than_was_said_is_searched(subjects, now):

@@ -122,6 +122,9 @@ _RECALL_END = "again"
 """Last word of a question for what was said before: `who was it again?`."""
 
 
+_MAX_RECALL_WORDS = 12
+
+
 def recall_of(words: TextWords, indexes: CueIndexes) -> Match | None:
     """Phrase of a recall at the start of a turn, past openers and interjections."""
     at = 0
@@ -137,12 +140,12 @@ def recall_of(words: TextWords, indexes: CueIndexes) -> Match | None:
     return None
 
 
-def question_for_recall(words: TextWords) -> int | None:
-    """Position of the question word of a question that ends with `again`; None for other texts."""
-    spoken = [at for at, word in enumerate(words.bare) if word[0].isalnum()]
-    first = next((at for at in spoken if words.bare[at] in _QUESTION_WORDS), None)
-    is_early = first is not None and spoken.index(first) <= _MAX_REFERENCE_WORDS
-    return first if is_early and words.bare[spoken[-1]] == _RECALL_END else None
+def recall_question(words: TextWords) -> list[int]:
+    """Positions of the words of a short question that ends with `again`; else empty."""
+    *before, clause = [each for each in _clauses(words, set()) if each] or [[]]
+    asks = not _QUESTION_WORDS.isdisjoint(words.bare[at] for at in clause[:2])
+    is_short = sum(map(len, before)) <= _MAX_REFERENCE_WORDS and len(clause) <= _MAX_RECALL_WORDS
+    return clause if asks and is_short and words.bare[clause[-1]] == _RECALL_END else []
 
 
 def asks_more(words: TextWords, start: int, cues: Cues) -> bool:
@@ -539,22 +542,20 @@ class HeuristicDetector:
     def recalls(self, text: str, messages: Iterable[str]) -> bool:
         """True if a text only asks for what was said or done in these earlier messages.
 
-        A question that ends with `again` refers back, or its words occur in the messages:
-        `what is my number again?` may ask for a number that nobody has named.
+        A question that ends with `again` names an item (`the second one`), or all its words occur
+        in the messages: `what was that code again?` may ask for a code that nobody has named.
         """
         words, indexes = _words(text), self._cues.indexes
         if not any(word[0].isalnum() for word in words.bare):
             return False
         if (recall := recall_of(words, indexes)) is not None:
             return not asks_more(words, recall.first, self._cues)
-        asked = question_for_recall(words)
-        if asked is None or asks_more(words, asked, self._cues):
-            return False
+        question = recall_question(words)
         references = indexes.references.find(words)
-        if any(match.phrase != _RECALL_END for match in references):
-            return True
-        known = self.content_words("\n".join(messages))
-        return self.content_words(text) <= known
+        if not question or any(match.last - match.first > 1 for match in references):
+            return bool(question)
+        own = _stems(words.bare[at] for at in question) - _QUESTION_WORDS - _AUXILIARIES
+        return own - {_RECALL_END} <= _stems(split_words("\n".join(messages)).bare)
 
     def has_content(self, text: str) -> bool:
         """True if a text is no small talk, and more than replies and references."""
@@ -672,6 +673,10 @@ class HeuristicDetector:
         if intent.label is not None:
             votes[self._cues.intents[intent.label].need] += _INTENT_NEED_VOTES
         return estimate(votes, ("act", "know"), found, sharpness=_NEED_SHARPNESS)
+
+
+def _stems(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(singular(word) for word in words if word[0].isalnum()) - STOPWORDS
 
 
 def _words(text: str) -> TextWords:
