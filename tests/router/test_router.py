@@ -339,6 +339,7 @@ def test_a_confirmation_gets_the_tools_of_the_question(subjects, now):
         ("Done.", "ok", "thanks"),
         (OFFER, "good night", "farewell"),
         ("I listed them.", "what did you say?", "recall"),
+        ("I listed them.", "how many did you say are there", "recall"),
         ("I listed them.", "hm, and why did you pick those", "recall"),
         ("I listed them.", "was meinst du damit?", "recall"),
         ("I listed them.", "what was the first one again?", "recall"),
@@ -359,7 +360,7 @@ def test_a_refusal_and_small_talk_get_no_tools(subjects, question, now, kind):
         *("what did you say? list the paid ones", "what did you say, and send the invoices"),
         *("what did you say, and who has not paid?", "what did you play yesterday around nine?"),
         *("what was the discount of Acme again?", "list the invoices again"),
-        "what was that code again?",
+        *("what was that code again?", "why is it late, did you say it is paid?"),
         "new topic: what do we do with an invoice that has lost its number, send it again?",
     ],
 )

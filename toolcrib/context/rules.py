@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import dropwhile
 from typing import Literal, TypeAlias
@@ -126,7 +126,10 @@ _MAX_RECALL_WORDS = 12
 
 
 def recall_of(words: TextWords, indexes: CueIndexes) -> Match | None:
-    """Phrase of a recall at the start of a turn, past openers and interjections."""
+    """Phrase of a recall at the start of a turn, past openers and interjections.
+
+    In a question (`which gate did you say?`) it may stand later.
+    """
     at = 0
     while at < len(words.bare):
         if (recall := indexes.recalls.at(words, at)) is not None:
@@ -134,6 +137,9 @@ def recall_of(words: TextWords, indexes: CueIndexes) -> Match | None:
         lists = indexes.openers, indexes.smalltalk, indexes.politeness
         passed = [match.last for index in lists if (match := index.at(words, at)) is not None]
         word = words.bare[at]
+        if word in _QUESTION_WORDS:
+            later = (each for each in indexes.recalls.find(words) if each.first > at)
+            return next((replace(each, first=at) for each in later), None)
         if not passed and word[0].isalnum() and word not in _INTERJECTIONS:
             return None
         at = max(passed, default=at + 1)
