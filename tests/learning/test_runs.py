@@ -124,10 +124,12 @@ def test_the_status_shows_what_agents_call_and_what_next(crib, tmp_path, setting
         assert (status.used, status.orders_steps, status.runs) == ((), False, 2 * MIN_RUNS)
 
 
-def test_failures_and_unknown_decisions_are_not_counted(crib):
+def test_failures_and_unknown_decisions_are_not_counted(crib, caplog):
     decision = crib.route("do what is needed")
     crib.report_outcome(decision.id, READ, "failure")
+    assert not caplog.records
     crib.report_outcome("never made", READ, "success")
+    assert "never made" in caplog.text
     assert crib.turns.learner.runs.read() == []
     for tool in (READ, READ, SEND):
         crib.report_outcome(decision.id, tool, "success")

@@ -176,6 +176,8 @@ class UsageLearner:
             self._new_calls += 1
             if self._new_calls >= max(MIN_RUNS, RELEARN_GROWTH * self._known_calls):
                 self.apply()
+        else:
+            logger.warning("decision %r was not made here: its call teaches nothing", decision_id)
         return self.record_right(decision_id, {"": (tool,)})
 
     def record_right(self, decision_id: str, right: Mapping[str, Sequence[str]]) -> bool:
