@@ -48,6 +48,15 @@ def test_a_change_of_subject_wins_by_its_own_words(crib):
     assert first(crib.find_tools("and now delete the branch", history=SAID)) == "delete_branch"
 
 
+def test_messages_in_a_language_that_the_encoder_does_not_read_are_left_out(crib):
+    german = [{"role": "user", "content": "schreib ihr bitte kurz, dass wir morgen kommen"}]
+    alone = crib.find_tools("where is the parcel now")
+    found = crib.find_tools("where is the parcel now", history=german)
+    assert (found.confidence, found.degraded) == (alone.confidence, ())
+    short = crib.find_tools("und jetzt?", history=german)
+    assert short.degraded == ("unsupported-language",)
+
+
 def test_a_text_with_role_marks_is_read_as_a_dialogue(crib):
     said = "user: Where is parcel 4410? system: It is in Bergen. user: And 4411?"
     assert first(crib.find_tools(said)) == "track_parcel"

@@ -72,6 +72,9 @@ COPIES_LOOKAHEAD = 8
 MAX_QUERY_CHARS = 8_000
 """Longer queries are cut: encoders read no further, and more terms only cost time."""
 
+MIN_LANGUAGE_WORDS = 3
+"""Minimum number of words that show a query's language."""
+
 UNREAD_LEXICAL_WEIGHT = 0.9
 """Lexical weight if the encoder does not read the query's language."""
 
@@ -282,7 +285,7 @@ class HybridRetriever:
         `own_share`: weight of the query's own text beside a history. A failing dense encoder only
         degrades the query. `encoded`: queries of the same plans whose vectors are reused.
         """
-        dialogue = read_dialogue(query, history)
+        dialogue = read_dialogue(query, self._readable(query, history))
         if dialogue is None:
             return self._encode(query, plans)
         known = {each.text: each for each in encoded if not (each.degraded or each.naming)}
@@ -290,6 +293,16 @@ class HybridRetriever:
             known.get(text) or self._encode(text, plans) for text in (dialogue.whole, dialogue.own)
         )
         return whole.blend_with(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
+
+    def _readable(self, query: str, history: Sequence[Message]) -> Sequence[Message]:
+        """Messages beside a query that the encoder reads, without those that it does not read.
+
+        A short query hardly shows its language: it keeps all messages.
+        """
+        language = self._language
+        if language is None or len(query.split()) < MIN_LANGUAGE_WORDS or not language.reads(query):
+            return history
+        return [message for message in history if language.reads(message.content)]
 
     def _encode(self, query: str, plans: Sequence[SearchPlan]) -> EncodedQuery:
         text = query[:MAX_QUERY_CHARS]
