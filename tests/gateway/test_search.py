@@ -8,6 +8,7 @@ import pytest
 
 from tests.gateway.conftest import ECHO, QUICK, found, names, said, texts, until, until_listed
 from toolcrib.gateway import search
+from toolcrib.integrations import arguments
 
 MAIL = {
     "name": "send_mail",
@@ -85,6 +86,17 @@ async def test_a_search_marks_what_the_conversation_called_and_a_step_leaves_it_
     assert [each["name"] for each in step["tools"]] == ["post__book_room"]
     assert step["called"] == ["post__send_mail"]
     assert after["tools"][0]["name"] == "post__book_room"
+
+
+@pytest.mark.parametrize("tool", ["describe_tools", "check_tools"])
+async def test_too_many_ids_are_refused_also_where_no_time_is_left_to_check(
+    behind, monkeypatch, tool
+):
+    monkeypatch.setattr(arguments, "CHECK_TIMEOUT_S", -1.0)
+    async with behind.client({"post": behind.entry("post", MAIL)}) as client:
+        answer = await said(client, tool, ids=[f"post__{n}" for n in range(201)])
+
+    assert "at most 200" in answer
 
 
 async def test_whole_schemas_come_where_they_are_asked_for(behind):

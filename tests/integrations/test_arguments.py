@@ -104,6 +104,24 @@ def test_a_value_that_fits_several_alternatives_is_told_so():
     assert "several alternatives" in told
 
 
+class CountedDict(dict[str, int]):
+    """Arguments that count the names that were looked at."""
+
+    steps = 0
+
+    def __iter__(self):
+        for name in super().__iter__():
+            self.steps += 1
+            yield name
+
+
+def test_no_more_faults_are_looked_for_than_are_told():
+    many = CountedDict({f"p{n}": n for n in range(1_000)})
+    schema = {"properties": {"to": {}}, "required": ["to"], "additionalProperties": False}
+    assert len(argument_errors(schema, many)) == 5
+    assert many.steps < 1_500  # the validator itself looks at each once
+
+
 def test_no_more_is_told_than_can_be_mended_at_once():
     many = {"properties": {f"p{n}": {"type": "integer"} for n in range(20)}}
     told = argument_errors(many, {f"p{n}": "y" * 10_000 for n in range(20)})

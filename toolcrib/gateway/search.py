@@ -630,7 +630,11 @@ def _make_names_tool(
     """Tool of the gateway that takes names or ids of other tools."""
 
     async def run(given: dict[str, Any], context: Context) -> ToolResult:
-        return await act(context, given["ids"])
+        ids = given["ids"]
+        # The schema says so too, but its check ends early where there are very many.
+        if len(ids) > MAX_DESCRIBED_TOOLS:
+            raise QueryError(f"there are {len(ids):,} ids; give at most {MAX_DESCRIBED_TOOLS}")
+        return await act(context, ids)
 
     names = {
         "type": "array",

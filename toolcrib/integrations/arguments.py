@@ -33,6 +33,9 @@ MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
 """Size of all cached checkers, and of a checker without its schema's text, in units of 10 bytes."""
 
 MAX_ERRORS = 5
+MAX_COMPARED_NAMES = 100
+"""Unknown properties among which a missing one is looked for."""
+
 MAX_UNIQUE_ITEMS = 1_000
 MAX_LISTED_VALUES = 20
 MAX_FAULT_CHARS = 200
@@ -72,10 +75,19 @@ def argument_errors(
     _until.set(monotonic() + CHECK_TIMEOUT_S)
     try:
         found = islice(checker.iter_errors(arguments), 10 * MAX_ERRORS)
-        lines = [line for error in found for line in _error_lines(error, whole)]
+        lines = (line for error in found for line in _error_lines(error, whole))
+        return tuple(islice(_distinct(lines), MAX_ERRORS))
     except (_TooLongError, Unresolvable, RecursionError, TypeError, ValueError, KeyError):
         return ()
-    return tuple(dict.fromkeys(lines))[:MAX_ERRORS]
+
+
+def _distinct(lines: Iterable[str]) -> Iterator[str]:
+    """Each line once; a line is not made before it is wanted."""
+    met = set[str]()
+    for line in lines:
+        if line not in met:
+            met.add(line)
+            yield line
 
 
 def _checker(text: str) -> Validator | None:
@@ -219,8 +231,9 @@ def _missing_property_lines(error: Any, known: Mapping[str, Any]) -> Iterator[st
     if error.parent is not None and not error.relative_path:
         # An alternative may leave types to the schema around it.
         known = {**_properties(error.parent.schema), **known}
+    unknown = list(islice((each for each in given if each not in known), MAX_COMPARED_NAMES))
     for name in (name for name in error.validator_value if name not in given):
-        near = get_close_matches(name, [each for each in given if each not in known], n=1)
+        near = get_close_matches(name, unknown, n=1)
         hint = f"; you gave {near[0]!r}, which it does not know" if near else ""
         yield f"{name!r} is missing ({_type_words(known.get(name))}){hint}"
 
