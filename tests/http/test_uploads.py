@@ -104,6 +104,20 @@ def test_a_collection_out_of_scope_is_not_written_to(service):
     assert answer.json()["type"] == "urn:toolcrib:problem:forbidden"
 
 
+def test_a_client_that_leaves_an_upload_did_not_succeed(service):
+    content = b"".join(
+        json.dumps(tool(f"tool{n}", description=f"Does {n}.")).encode() + b"\n" for n in range(2000)
+    )
+    headers = {"Content-Type": KIND, "X-Request-Id": "left"}
+    with (
+        service.client(service.namespace()) as client,
+        client.stream("POST", "/v1/tools", content=content, headers=headers) as answer,
+    ):
+        assert "progress" in next(filter(str.strip, answer.iter_lines()))
+    [line] = service.lines("left")
+    assert line["status"] == 499
+
+
 def test_who_may_only_read_may_not_upload(service):
     with service.client(access="read") as client:
         assert upload(client, "/v1/tools", tool("send")).status_code == 403

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
+from http import HTTPStatus
 from mimetypes import guess_type
 from pathlib import Path
 
@@ -184,8 +185,8 @@ SWITCH_INTERVAL_S, SHORT_SWITCH_INTERVAL_S = sys.getswitchinterval(), 0.0005
 costs time, a tenth of a search in sum; but a refusal must not wait for searches."""
 
 CLIENT_CLOSED_STATUS = 499
-"""Status, from nginx, in metrics and the log for a client that left before its body was
-complete."""
+"""Status, from nginx, in metrics and the log for a client that left before its body or the answer
+was complete."""
 
 DEFAULT_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of an answer that does not set them itself."""
@@ -235,6 +236,7 @@ class _Admission:
                 answer = problem_response(error, context.request_id, challenge)
                 await answer(scope, receive, sender)
         finally:
+            sender.record_disconnect()
             context.took_ms = (time.perf_counter() - started) * 1000
             context.key_id = context.caller.key_id or context.key_id
             context.usage = context.meter.usage
@@ -404,6 +406,7 @@ class _ResponseSender:
         self._send = send
         self._context = context
         self.started = False
+        self._ended = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -414,6 +417,12 @@ class _ResponseSender:
             headers += [pair for pair in DEFAULT_HEADERS if pair[0] not in present]
             headers.append((b"x-request-id", self._context.request_id.encode("ascii")))
         await self._send(message)
+        self._ended = message["type"] == "http.response.body" and not message.get("more_body")
+
+    def record_disconnect(self) -> None:
+        """Record that the client left before the end of the answer, if so."""
+        if self.started and not self._ended and self._context.status < HTTPStatus.BAD_REQUEST:
+            self._context.status = CLIENT_CLOSED_STATUS
 
 
 def _too_large(max_bytes: int) -> TooLargeError:
