@@ -93,7 +93,8 @@ def test_passages_go_into_the_collections_that_they_name(tenant):
     assert report_of(upload(tenant, "/v1/documents", *sent))["added"] == 2
     known = tenant.get("/v1/collections").json()["collections"]
     assert [(each["name"], each["passages"]) for each in known] == [("rules", 1), ("wards", 1)]
-    assert report_of(upload(tenant, "/v1/documents", prune="rules"))["removed"] == 1
+    other = ["b.md", {"collection": "rules", "document": "b.md", "text": "Ring twice."}]
+    assert report_of(upload(tenant, "/v1/documents", other, prune="rules"))["removed"] == 1
 
 
 def test_a_collection_out_of_scope_is_not_written_to(service):
@@ -126,6 +127,14 @@ def test_who_may_only_read_may_not_upload(service):
 def test_a_wrong_parameter_is_told(tenant):
     answer = upload(tenant, "/v1/tools", tool("send"), prune="perhaps")
     assert (answer.status_code, answer.json()["errors"][0]["place"]) == (422, "prune")
+
+
+@pytest.mark.parametrize(("path", "prune"), [("/v1/tools", "true"), ("/v1/documents", "rules")])
+def test_an_upload_without_a_line_prunes_nothing(stocked, path, prune):
+    before = stocked.get("/v1/tools").json()["tools"]
+    answer = upload(stocked, path, prune=prune)
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:toolcrib:problem:query")
+    assert stocked.get("/v1/tools").json()["tools"] == before
 
 
 def test_a_misspelt_limit_prunes_nothing(stocked):

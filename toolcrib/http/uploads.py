@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from toolcrib.crib import Crib
-from toolcrib.errors import DeadlineError, ServiceUnavailableError, TooLargeError
+from toolcrib.errors import DeadlineError, QueryError, ServiceUnavailableError, TooLargeError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.errors import ProblemBody
 from toolcrib.http.routing import JSON_LINES
@@ -97,12 +97,18 @@ class _BodyParser:
 
 
 async def read_upload(
-    context: RequestContext, request: Request, kind: Any, name: Callable[[Any], Hashable]
+    context: RequestContext,
+    request: Request,
+    kind: Any,
+    name: Callable[[Any], Hashable],
+    *,
+    prune: bool,
 ) -> list[Line]:
     """Read all lines of a body, entries of the type `kind`, grouped by `name`.
 
     Raises:
         TooLargeError: a line or the whole is too large.
+        QueryError: `prune` without a line: an empty file would remove everything.
     """
     service = context.state.settings.service
     upload = _BodyParser(kind, name, service.max_body_bytes)
@@ -110,7 +116,10 @@ async def read_upload(
     async for piece in request.stream():
         context.extend(service.timeout_s)
         found += await context.run(lambda piece=piece: list(upload.lines(piece)))
-    return found + await context.run(lambda: list(upload.lines(b"\n")))
+    found += await context.run(lambda: list(upload.lines(b"\n")))
+    if prune and not found:
+        raise QueryError("prune removes everything that is not sent, and there is no line")
+    return found
 
 
 def split_into_parts(lines: Sequence[Line]) -> list[list[Line]]:

@@ -359,7 +359,8 @@ async def upload_documents(
     refusal (`source`, `place`, `reason`). Lines of the answer have the `progress`; the last has
     the `report`, or the `problem`.
     """
-    lines = await read_upload(context, request, UploadedEntry, attrgetter("collection", "document"))
+    name = attrgetter("collection", "document")
+    lines = await read_upload(context, request, UploadedEntry, name, prune=query.prune is not None)
     names = {cast("tuple[str, str]", line.name)[0] for line in lines if line.name is not None}
     pruned = {query.prune} if query.prune is not None else set[str]()
     work = await context.run(lambda: _work(context, lines, query.prune, names | pruned))

@@ -297,7 +297,7 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
     `place`, `reason`). Lines of the answer have the `progress`; the last has the `report`, or the
     `problem`.
     """
-    lines = await read_upload(context, request, Entry, attrgetter("id"))
+    lines = await read_upload(context, request, Entry, attrgetter("id"), prune=query.prune)
     work, held = await context.run(lambda: _work(context, lines, query.server, prune=query.prune))
 
     def finish(crib: Crib, report: IndexReport) -> IndexReport:
