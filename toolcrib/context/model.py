@@ -445,25 +445,21 @@ class SemanticDetector(HeuristicDetector):
             return super().detect(text, query, entities=entities, answer=answer)
         labels = {name: each.label for name, each in predictions.items()}
         confidences = {name: each.confidence for name, each in predictions.items()}
+        confidences["smalltalk"] = sum(shares := predictions["smalltalk"].shares)
         held, holds, _ = grade_sensitivity(found, ())
-        shares = predictions["smalltalk"].shares
-        confidences["smalltalk"] = sum(shares)
-        is_alone = (own or query).text == text
         words = reading.words if query.text == text else split_words(head_of(text))
         is_read = UNSUPPORTED_LANGUAGE not in (own or query).degraded
-        is_shown = is_alone and is_read
+        is_shown = is_read and (own or query).text == text
         refers = own is not None and own.text != query.text
-        labels["smalltalk"] = self._smalltalk(
-            words, shares, is_shown=is_shown, refers=refers, answer=answer
-        )
-        if labels["smalltalk"] is not None:
+        kind = self._smalltalk(words, shares, answer, is_shown=is_shown, refers=refers)
+        labels["smalltalk"] = kind
+        if kind is not None:
             # Small talk requests nothing: only its entities set the sensitivity.
             level, signals, needs = held, holds, dict[str, float]()
             labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
             if answer is not None:
-                # Words alone decided.
-                stated = smalltalk_of(words, self._cues.indexes, answer)
-                confidences["smalltalk"] = max(confidences["smalltalk"], stated.confidence)
+                by_words = smalltalk_of(words, self._cues.indexes, answer).confidence
+                confidences["smalltalk"] = max(confidences["smalltalk"], by_words)
         else:
             self._apply_stated(words, labels, confidences, is_read=is_read)
             level = _sensitivity_level(predictions["sensitivity"])
@@ -527,10 +523,10 @@ class SemanticDetector(HeuristicDetector):
         self,
         words: TextWords,
         shares: Sequence[float],
+        answer: Answer | None,
         *,
         is_shown: bool,
         refers: bool,
-        answer: Answer | None,
     ) -> str | None:
         """Likeliest kind of small talk; None if a request is likelier.
 

@@ -410,6 +410,10 @@ class GatewayIndex:
         of_name = And(Equals("server", server), IS_SKILL)
         taken = {skill.id: skill for skill in self.crib.list_tools(where=of_name)}
         found = {spec.id: spec for spec in specs} | taken
+        if not found:
+            gone = self.crib.list_tools(where=Equals("server", server))
+            self.crib.remove_tools(*(tool.id for tool in gone))
+            return
         with self._progress() as progress:
             self.crib.index_tools(
                 list(found.values()), server=server, prune=True, progress=progress

@@ -146,7 +146,7 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
 def _pair_shares(
     pairs: PairWeights, called: Mapping[int, KeyWeights], shares: Mapping[str, float]
 ) -> dict[int, dict[int, float]]:
-    """Of the runs that called the first point of a pair, the share that has the pair."""
+    """Share of the runs with the first point of each pair that have the pair."""
     found: defaultdict[int, dict[int, float]] = defaultdict(dict)
     for (first, second), counts in pairs.items():
         if first != second:
