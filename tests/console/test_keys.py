@@ -50,6 +50,7 @@ def test_a_key_is_made_by_keys_alone_and_shown_once(browse, kept, admin):
     row = page.get_by_role("listitem").filter(has_text="agents")
     expect(row).to_contain_text("servers only: mail; rate: 5/second; profile: writing")
     expect(page.get_by_role("button", name="Make a key")).to_be_focused()
+    expect(page.get_by_text(text)).to_have_count(0)
     assert text not in page.content()
 
 

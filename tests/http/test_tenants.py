@@ -61,7 +61,8 @@ collections = st.sampled_from(("faq", "handbook"))
 passages = st.lists(st.tuples(st.sampled_from(("a.md", "b.md")), texts), min_size=1, max_size=3)
 
 actions = st.one_of(
-    st.tuples(st.just("write"), st.lists(tools, max_size=4), st.booleans()),
+    st.tuples(st.just("write"), st.lists(tools, max_size=4), st.just(False)),
+    st.tuples(st.just("write"), st.lists(tools, min_size=1, max_size=4), st.just(True)),
     st.tuples(st.just("delete"), ids),
     st.tuples(st.just("search"), texts, st.integers(1, 5), scopes),
     st.tuples(st.just("list"), scopes),
