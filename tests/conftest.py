@@ -67,8 +67,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(ROOT / "tests").parts[0] in END_TO_END:
+        room = item.path.relative_to(ROOT / "tests").parts[0]
+        if room in END_TO_END:
             item.add_marker("e2e")
+        if room == "integrations" and item.get_closest_marker("slow"):
+            raise pytest.UsageError(f"{item.nodeid} is slow: `make slow` does not load its folder")
 
 
 def error_kinds() -> list[type[errors.ToolcribError]]:
