@@ -67,10 +67,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        room = item.path.relative_to(ROOT / "tests").parts[0]
-        if room in END_TO_END:
+        folder = item.path.relative_to(ROOT / "tests").parts[0]
+        if folder in END_TO_END:
             item.add_marker("e2e")
-        if room == "integrations" and item.get_closest_marker("slow"):
+        if folder == "integrations" and item.get_closest_marker("slow"):
             raise pytest.UsageError(f"{item.nodeid} is slow: `make slow` does not load its folder")
 
 

@@ -140,7 +140,7 @@ def create(
     if json:
         print_json({"key": as_json(key.listing(time.time())), "text": text})
     else:
-        location = store or load_settings(context.obj).store
+        location = _location_of_keys(context, store)
         err.print(f"key {key.id} for {escape(key.name)} in {escape(location)}, shown only now:")
         out.print(text)
 
@@ -153,7 +153,7 @@ def list_keys(context: typer.Context, store: StoreOption = None, json: Json = Fa
     if json:
         print_json({"keys": keys})
     else:
-        _print_keys(keys, store or load_settings(context.obj).store)
+        _print_keys(keys, _location_of_keys(context, store))
 
 
 @app.command("revoke")
@@ -175,11 +175,9 @@ def revoke(
         if not ring.revoke(key):
             named = [each.id for each in ring.list() if each.name == given]
             known = f", but {', '.join(named)} has this name" if named else ""
-            location = store or load_settings(context.obj).store
-            raise QueryError(
-                f"no key in {location} has the id {key!r}{known}; `toolcrib keys list` shows the "
-                "ids"
-            )
+            location = _location_of_keys(context, store)
+            shows = "`toolcrib keys list` shows the ids"
+            raise QueryError(f"no key in {location} has the id {key!r}{known}; {shows}")
     print_either({"revoked": key}, f"{escape(key)} revoked", json=json)
 
 
@@ -191,8 +189,13 @@ def _open_key_ring(
     settings = load_settings(context.obj)
     if store is not None and not makes:
         require_store(store)
-    with closing(build.open_records_db(store or settings.store, settings)) as records_db:
+    location = _location_of_keys(context, store)
+    with closing(build.open_records_db(location, settings)) as records_db:
         yield KeyRing(records_db)
+
+
+def _location_of_keys(context: typer.Context, store: str | None) -> str:
+    return store or load_settings(context.obj).store
 
 
 def _grant(given: dict[str, Any]) -> Grant:

@@ -118,7 +118,9 @@ async def read_upload(
         found += await context.run(lambda piece=piece: list(upload.lines(piece)))
     found += await context.run(lambda: list(upload.lines(b"\n")))
     if prune and not found:
-        raise QueryError("prune removes everything that is not sent, and there is no line")
+        raise QueryError(
+            "prune removes everything that is not sent, and there is no line; send one at least"
+        )
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from toolcrib.context.rules import Answer, HeuristicDetector
+from toolcrib.context.rules import RECALL, REFUSAL, Answer, HeuristicDetector
 from toolcrib.encoders.base import FloatArray
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.turns import head_and_tail, prompt, show_turn, shown_messages
@@ -89,17 +89,17 @@ def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
     if last is None or last.role != "assistant":
         return None
     if detector.recalls(turn.text, (message.content for message in turn.history)):
-        return "recall"
+        return RECALL
     if not last.content.rstrip().endswith("?"):
-        return "refusal" if detector.reply(turn.text) == "refusal" else None
+        return REFUSAL if detector.reply(turn.text) == REFUSAL else None
     asked, own = last.content[-MAX_JOINED_CHARS:], split_words(excerpt(turn.text)).bare
     if not own or len(own) > MAX_ANSWER_WORDS or "?" in own:
         return None
     reply, question = detector.reply(turn.text), _last_sentence(asked)
     is_offer = not OFFER_WORDS.isdisjoint(split_words(question).bare)
     may_be_refused = is_offer or detector.may_be_refused(question)
-    if reply == "refusal" or (reply == "denial" and may_be_refused):
-        return "refusal"
+    if reply == REFUSAL or (reply == "denial" and may_be_refused):
+        return REFUSAL
     # `Order 8812.` after `Which order is it?` is no order.
     is_echo = own[0] in split_words(asked).bare
     is_order = reply is None and not is_echo and detector.orders(turn.text)

@@ -123,8 +123,10 @@ def _object_entries(source: Any, server: str | None, format: str | None) -> Iter
         # `model_copy` and `model_construct` check nothing, and an unreadable specification in the
         # index would break every search that finds it.
         spec = build_spec(name, str(source.id), source.model_dump(warnings=False))
-        if isinstance(spec, ToolSpec) and server is not None:
-            spec = spec.on_server(server)
+        if isinstance(spec, ToolSpec):
+            # The given one keeps its digest, which takes as long as the check.
+            spec = source if spec == source else spec
+            spec = spec if server is None else spec.on_server(server)
         yield name, spec
     else:
         from toolcrib.indexers.readers.python import read_objects
