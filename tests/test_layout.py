@@ -157,7 +157,10 @@ def test_the_version_is_the_packages():
     [
         ("import toolcrib", ("numpy", "pydantic", "onnxruntime", "qdrant_edge", "rich")),
         ("import toolcrib.cli.app", ("numpy", "onnxruntime", "qdrant_edge", "yaml")),
-        ("from toolcrib import Crib", ("asyncio", "ssl", "yaml", "onnxruntime", "qdrant_edge")),
+        (
+            "from toolcrib import Crib",
+            ("asyncio", "ssl", "yaml", "numpy", "onnxruntime", "qdrant_edge", "toolcrib.settings"),
+        ),
         (
             "import toolcrib.crib, toolcrib.cli.app as a; all(map(a.load, a.COMMANDS))",
             (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.registry import open_encoder, open_reranker
-from toolcrib.errors import SettingsError, StoreError
+from toolcrib.errors import SettingsError, StoreError, require_text, require_type
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records.scope import DEFAULT_NAMESPACE
@@ -60,8 +60,8 @@ RECORDS = "ledger"
 
 
 def open_parts(  # noqa: PLR0913 -- all by name
-    location: str,
-    settings: Settings,
+    location: str | Path | None,
+    settings: Settings | None,
     *,
     dense: DenseEncoder | None = None,
     reranker: ToolRerankers | None = None,
@@ -72,11 +72,21 @@ def open_parts(  # noqa: PLR0913 -- all by name
     ends_with_process: bool = False,
     tools_only: bool = False,
 ) -> Parts:
-    """Open or make the index and the knowledge base of a location.
+    """Open or make the index and the knowledge base of a location, by default the settings' store.
 
     `ends_with_process`: this is the process' last store. `tools_only`: the knowledge base is left
     empty, even if passages are stored.
+
+    Raises:
+        QueryError: an argument has another type.
     """
+    settings = settings or load_settings()
+    require_type(settings, Settings, "settings", "Settings")
+    wanted = "a DenseEncoder (the setting encoder.dense takes a name)"
+    require_type(dense, DenseEncoder | None, "encoder `dense`", wanted)
+    if not isinstance(location, Path | None):
+        require_text(location, "location")
+    location = str(settings.store if location is None else location)
     dense = dense or make_dense(settings)
     width, library = dense.dimensions, part_of(location, settings, LIBRARY)
     ends = ends_with_process

@@ -9,17 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from toolcrib import build
 from toolcrib.awaitable import in_thread, run_in_thread
-from toolcrib.clock import Clock
-from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import (
     UnknownQuestionError,
     nearest,
     require_all,
     require_text,
     require_texts,
-    require_type,
 )
 from toolcrib.records import (
     Collection,
@@ -37,11 +33,12 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.knowledge import require_passages
-from toolcrib.retrieval.learned import CAPABILITIES, QUESTIONS
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, search_options
-from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from toolcrib.build import Models
+    from toolcrib.clock import Clock
+    from toolcrib.encoders.base import DenseEncoder
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.readers.registry import ToolSource
     from toolcrib.indexers.sync import ReadSources, Screen
@@ -55,6 +52,7 @@ if TYPE_CHECKING:
     from toolcrib.router.choices.questions import QuestionClassifier
     from toolcrib.router.decision_log import DecisionLog, FeedbackKeywords
     from toolcrib.router.recovery import RecoveryPolicy
+    from toolcrib.settings import Settings
     from toolcrib.store.base import Identity, Store, StoreInfo
     from toolcrib.store.filters import Filter
     from toolcrib.store.folder import LazyStore
@@ -81,7 +79,7 @@ class Crib:
         knowledge: KnowledgeBase,
         turns: Callable[[], TurnRouter],
         *,
-        models: build.Models = build.NO_MODELS,
+        models: Models | None = None,
         decides: bool = False,
     ) -> None:
         self.tools = tools
@@ -89,7 +87,7 @@ class Crib:
         self._make_turns = turns
         self._turns: TurnRouter | None = None
         self._making = threading.Lock()
-        self._models = models
+        self._models = models or {}
         self._classifiers: dict[str, QuestionClassifier] = {}
         self._selector: CapabilitySelector | None = None
         if decides:
@@ -112,7 +110,7 @@ class Crib:
         dense: DenseEncoder | None = None,
         reranker: ToolRerankers | None = None,
         log: DecisionLog | None = None,
-        models: build.Models = build.NO_MODELS,
+        models: Models | None = None,
         rebuild: bool = False,
         progress: Listener | None = None,
     ) -> Self:
@@ -130,24 +128,20 @@ class Crib:
             QueryError: `location` is neither a text nor a path, `settings` are no `Settings`, or
                 `dense` is no `DenseEncoder`.
         """
-        settings = settings or load_settings()
-        require_type(settings, Settings, "settings", "Settings")
-        wanted = "a DenseEncoder (the setting encoder.dense takes a name)"
-        require_type(dense, DenseEncoder | None, "encoder `dense`", wanted)
-        if not isinstance(location, Path | None):
-            require_text(location, "location")
-        where = str(location if location is not None else settings.store)
+        from toolcrib import build  # engines and models, which `import` alone does not need
+
         parts = build.open_parts(
-            where,
+            location,
             settings,
             dense=dense,
             reranker=reranker,
             log=log,
-            models=models,
+            models=models or {},
             rebuild=rebuild,
             progress=progress,
         )
-        return cls(*parts, models=models, decides=log is not None or settings.learning.enabled)
+        learns = parts[0].settings.learning.enabled
+        return cls(*parts, models=models, decides=log is not None or learns)
 
     @classmethod
     def over(
@@ -166,6 +160,8 @@ class Crib:
 
         `records` are the database and the namespace of what is learned from use.
         """
+        from toolcrib import build
+
         parts = build.make_parts(
             store,
             dense,
@@ -455,7 +451,10 @@ class Crib:
             known = self.tools.settings.questions
             if question not in known:
                 raise UnknownQuestionError(question, nearest(question, known))
-            self._classifiers[question] = build.question_classifier(
+            from toolcrib.build import question_classifier
+            from toolcrib.retrieval.learned import QUESTIONS
+
+            self._classifiers[question] = question_classifier(
                 known[question],
                 self.tools.settings,
                 dense=self.tools.dense,
@@ -480,8 +479,12 @@ class Crib:
         Raises:
             CapabilityError: the description of a capability is wrong.
         """
+        from toolcrib.retrieval.learned import CAPABILITIES
+
         if self._selector is None:
-            self._selector = build.capability_selector(
+            from toolcrib.build import capability_selector
+
+            self._selector = capability_selector(
                 settings=self.tools.settings,
                 dense=self.tools.dense,
                 models=self._models,
