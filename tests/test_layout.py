@@ -229,7 +229,7 @@ def test_the_files_of_a_change_are_there(start, files):
     ] == []
 
 
-MAX_COLD_MODULES = 63
+MAX_COLD_MODULES = 62
 
 
 def test_a_search_imports_few_of_our_modules(tmp_path):

@@ -20,7 +20,6 @@ from typer.core import TyperGroup
 from toolcrib import build
 from toolcrib.cli.opening import GATEWAY_STORE, open_crib, remote_crib, service_of
 from toolcrib.errors import SettingsError, SourceError
-from toolcrib.records import Refusal
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
 
@@ -265,6 +264,7 @@ def read_tools(
 def _read_input(server: str | None, format: str | None) -> Iterator[Entry]:
     """The tools of standard input, copied to a file, as readers read it more than once."""
     from toolcrib.indexers.readers.registry import tool_entries
+    from toolcrib.records import Refusal
 
     name = "standard input"
     with TemporaryDirectory(prefix="toolcrib-") as folder:

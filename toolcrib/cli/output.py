@@ -21,8 +21,6 @@ from toolcrib.records import (
     Context,
     Decision,
     FindResult,
-    IndexReport,
-    Refusal,
     ToolHit,
     ToolLink,
     ToolLinks,
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.steps import StepEvaluation
     from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
+    from toolcrib.records import IndexReport, Refusal
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that control a terminal, or reverse the direction of a text."""
