@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 __all__ = ["Process", "main"]
+
+
+GC_THRESHOLD_OBJECTS = 50_000
+"""New objects until a garbage collection: loading modules makes many, and all of them stay."""
 
 
 class Process:
@@ -24,6 +29,7 @@ def main() -> None:
     ):
         os.environ.setdefault(bars, "1")
     try:
+        gc.set_threshold(GC_THRESHOLD_OBJECTS)
         # In here, so that Ctrl-C ends the loading of modules without a stack trace too.
         from toolcrib.cli.app import app
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import typer
 
 from toolcrib.cli import Process
-from toolcrib.errors import SettingsError, StoreError
+from toolcrib.errors import SettingsError, StoreError, ToolcribError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings, secret_text
 from toolcrib.store.folder import LOGINS_FOLDER
@@ -20,6 +21,7 @@ from toolcrib.store.folder import LOGINS_FOLDER
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
+    from toolcrib.encoders.base import DenseEncoder
     from toolcrib.indexers.writer import Listener
 
 logger = logging.getLogger(__name__)
@@ -137,7 +139,7 @@ def open_crib(context: typer.Context, store: str | None, **how: Unpack[Opening])
             f"this needs the index itself, not the service at {settings.url}: name it with --store"
         )
     writes = how.get("writes", False)
-    if not how.get("ranks", not writes):
+    if not how.setdefault("ranks", not writes):
         rerank = replace(settings.rerank, load="use")
         settings = settings.model_copy(update={"rerank": rerank})
     location = store or settings.store
@@ -167,10 +169,21 @@ def _open(location: str, settings: Settings, how: Opening) -> Crib:
         from toolcrib.tenants import rebuild
 
         rebuild(location, settings, how.get("progress"))
+    dense = build.make_dense(settings)
+    if how.get("ranks") and settings.encoder.dense == "bundled":
+        # The package's model loads while the index is checked and opened. The process waits for
+        # the thread: onnxruntime must not load while it ends.
+        Thread(target=_load, args=(dense,)).start()
     parts = build.open_parts(
         location,
         settings,
+        dense=dense,
         ends_with_process=how.get("reads_only", False) and Process.runs_one_command,
         tools_only=how.get("tools_only", False),
     )
     return Crib(*parts, decides=settings.learning.enabled)
+
+
+def _load(dense: DenseEncoder) -> None:
+    with suppress(ToolcribError):  # the first query raises it again
+        dense.encode_query("load")
