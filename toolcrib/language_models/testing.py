@@ -56,7 +56,7 @@ WEB_PAGE = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """Request that the server received; `schema` is that of a structured answer, if any."""
+    """Request that the server received."""
 
     number: int
     protocol: Literal["openai", "anthropic"]
@@ -64,7 +64,6 @@ class ChatRequest:
     body: Mapping[str, Any]
     messages: tuple[Message, ...]
     mode: Mode
-    schema: Mapping[str, Any] | None
 
     @property
     def text(self) -> str:
@@ -88,17 +87,16 @@ class ChatServer:
     """Server on a free port of this machine; a context manager.
 
     `replies`: one reply for all requests, a list in order (the last repeats), or a function of the
-    request; None generates an answer from the schema. `faults`: one for each request in order, None
-    for no fault, or a function of the request. `refuses`: modes, or the options `temperature` and
-    `max_tokens`, that get status 400. `requests` keeps the requests.
+    request. `faults`: one for each request in order, None for no fault, or a function of the
+    request. `refuses`: modes, or the options `temperature` and `max_tokens`, that get status 400.
+    `requests` keeps the requests.
     """
 
     def __init__(
         self,
         replies: ChatAnswer
         | Sequence[ChatAnswer]
-        | Callable[[ChatRequest], ChatAnswer]
-        | None = None,
+        | Callable[[ChatRequest], ChatAnswer] = PROSE_ANSWER,
         faults: Sequence[ChatFault | None] | Callable[[ChatRequest], ChatFault | None] = (),
         *,
         refuses: Collection[Mode | Literal["temperature", "max_tokens"]] = (),
@@ -142,10 +140,9 @@ class ChatServer:
         """Keep a request, and plan its response."""
         system = [{"role": "system", "content": body["system"]}] if "system" in body else []
         messages = tuple(Message.model_validate(each) for each in [*system, *body["messages"]])
-        mode, schema = _mode_and_schema(protocol, body)
         with self._lock:
             number = len(self.requests)
-            request = ChatRequest(number, protocol, key, body, messages, mode, schema)
+            request = ChatRequest(number, protocol, key, body, messages, _mode(body))
             self.requests.append(request)
         fault = self._fault(request)
         refused = {request.mode, *({"temperature", "max_tokens"} & set(body))}
@@ -163,9 +160,6 @@ class ChatServer:
 
     def _reply(self, request: ChatRequest) -> ChatAnswer:
         replies = self._replies
-        if replies is None:
-            schema = request.schema
-            return PROSE_ANSWER if schema is None else _example(schema, schema.get("$defs", {}))
         if callable(replies):
             return replies(request)
         if isinstance(replies, str | Mapping | BaseModel):
@@ -196,20 +190,10 @@ class _PlannedResponse:
         return self.reply if isinstance(self.reply, str) else json.dumps(self.reply)
 
 
-def _mode_and_schema(protocol: str, body: Any) -> tuple[Mode, Any]:
-    """Mode of the request, and the answer's schema unless the prompt has it."""
-    if tools := body.get("tools"):
-        function = tools[0] if protocol == "anthropic" else tools[0]["function"]
-        return "tool", function.get("input_schema", function.get("parameters"))
-    if "response_format" in body:
-        return "schema", body["response_format"].get("json_schema", {}).get("schema")
-    if "output_config" in body:
-        return "schema", body["output_config"].get("format", {}).get("schema")
-    words = body["messages"][-1]["content"] if body["messages"] else ""
-    if isinstance(words, str) and "JSON schema:\n" in words:
-        with suppress(ValueError):
-            return "text", json.loads(words.rpartition("JSON schema:\n")[2])
-    return "text", None
+def _mode(body: Mapping[str, Any]) -> Mode:
+    if body.get("tools"):
+        return "tool"
+    return "schema" if {"response_format", "output_config"} & set(body) else "text"
 
 
 # -- answers ---------------------------------------------------------------------------------
@@ -240,35 +224,6 @@ def _with_made_up_words(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_with_made_up_words(inner) for inner in cast("Sequence[Any]", value)]
     return value
-
-
-def _example(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    if "$ref" in schema:
-        return _example(known[schema["$ref"].rpartition("/")[2]], known)
-    for choice in ("anyOf", "oneOf", "allOf"):
-        if choice in schema:
-            return _example(schema[choice][0], known)
-    if "const" in schema or "enum" in schema:
-        return schema.get("const", schema.get("enum", [None])[0])
-    if schema.get("type") == "object":
-        fields = schema.get("properties", {})
-        return {name: _example(each, known) for name, each in fields.items()}
-    if schema.get("type") == "array" and schema.get("minItems"):
-        return [_example(schema["items"], known)] * schema["minItems"]
-    return _plain(schema)
-
-
-def _plain(schema: Mapping[str, Any]) -> Any:
-    least = schema.get("minimum", schema.get("exclusiveMinimum", 0))
-    words = "words ".ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength", 60)]
-    plain: dict[str, Any] = {
-        "array": [],
-        "string": words,
-        "integer": least,
-        "number": least,
-        "boolean": False,
-    }
-    return plain.get(schema.get("type", ""))
 
 
 # -- the two protocols -----------------------------------------------------------------------
@@ -386,10 +341,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    @property
-    def _chat(self) -> ChatServer:
-        return cast("_Listener", self.server).chat
-
     def do_POST(self) -> None:
         """Answer a request, or fail as planned."""
         with suppress(ConnectionError, TimeoutError):
@@ -399,11 +350,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(404, _error("not_found_error", f"there is nothing at {self.path}"))
                 return
             key = self.headers.get("x-api-key") or self.headers.get("authorization", "")
-            planned = self._chat.receive(protocol, json.loads(body), key.removeprefix("Bearer "))
-            self._answer(planned)
+            chat = cast("_Listener", self.server).chat
+            planned = chat.receive(protocol, json.loads(body), key.removeprefix("Bearer "))
+            self._answer(chat, planned)
 
-    def _answer(self, planned: _PlannedResponse) -> None:
-        chat = self._chat
+    def _answer(self, chat: ChatServer, planned: _PlannedResponse) -> None:
         if planned.reply is None:
             given = (each for each in ("temperature", "max_tokens") if each in planned.request.body)
             refused = next((each for each in given if each in chat.refuses), "tools")
@@ -452,5 +403,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _error(kind: str, message: str) -> bytes:
-    # Both protocols write errors alike.
+    """Body of an error, which is alike in both protocols."""
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
