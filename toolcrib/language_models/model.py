@@ -122,7 +122,6 @@ class LanguageModel:
     meter: UsageMeter = field(default_factory=UsageMeter)
 
     def __post_init__(self) -> None:
-        self._request_limit: tuple[int, asyncio.Semaphore] | None = None
         self.retries = Retries(self.attempts, first_pause_s=0.1, max_pause_s=8.0, jitter_s=0.1)
         self._mode: Mode = self.chat.modes[0]
         self.close = weakref.finalize(self, _close, self.chat)
@@ -140,15 +139,10 @@ class LanguageModel:
 
         A forked child has another event loop, and needs another semaphore.
         """
-        process = _EVENT_LOOP.process
-        if self._request_limit is None or self._request_limit[0] != process:
-            place = process, getattr(self.chat, "server", self.chat.name)
-            # The table holds weak references: an unused server's semaphore is freed.
-            self._request_limit = (
-                process,
-                _REQUEST_LIMITS.setdefault(place, asyncio.Semaphore(self.parallel)),
-            )
-        return self._request_limit[1]
+        place = _EVENT_LOOP.process, getattr(self.chat, "server", self.chat.name)
+        # The table holds weak references: an unused server's semaphore is freed.
+        self._request_limit = _REQUEST_LIMITS.setdefault(place, asyncio.Semaphore(self.parallel))
+        return self._request_limit
 
     async def ask(
         self,
