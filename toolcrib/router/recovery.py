@@ -189,7 +189,10 @@ def diagnose(
     `ValueError` and `TypeError` are critical, as they show a mistake in a program or a setting. An
     error without a rule is `replan`: the agent reads the message.
     """
-    found = _diagnose_chain(error)
+    diagnoses = [_diagnose_one(link) for link in _chain(error)]
+    found = next(
+        (each for each in diagnoses if each.why), replace(diagnoses[0], why="no rule matches")
+    )
     own = getattr(error, "severity", None)
     if severity is None and own in USER_MESSAGES:
         severity = own
@@ -201,17 +204,6 @@ def diagnose(
     if not isinstance(message, str) or not message:
         message = USER_MESSAGES[found.kind]
     return replace(found, user_message=message)
-
-
-def _diagnose_chain(error: BaseException | int | str) -> Diagnosis:
-    first: Diagnosis | None = None
-    for link in _chain(error):
-        found = _diagnose_one(link)
-        if found.why:
-            return found
-        first = first or found
-    after = first.retry_after_s if first else None
-    return Diagnosis("replan", "no rule matches", retry_after_s=after)
 
 
 def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | str]:
@@ -304,12 +296,6 @@ Action: TypeAlias = Literal["retry", "alternate", "reclassify", "replan", "stop"
 """Next action: repeat the call; call an equivalent tool; search again; let the agent read the error
 and plan again; end the turn."""
 
-ACTION_OF_CLASS: dict[ErrorClass, Action] = {
-    "retriable": "retry",
-    "reclassify": "reclassify",
-    "replan": "replan",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -361,7 +347,7 @@ class RecoveryPolicy:
     def _after(self, found: Diagnosis, attempt: int, *, alternates: bool, repeatable: bool) -> Step:
         most, elsewhere = self._settings.max_attempts, "alternate" if alternates else "stop"
         summary = f"{found.kind} ({found.why}), attempt {attempt} of {most}"
-        if found.kind in {"critical", "fatal"}:
+        if found.kind in ("critical", "fatal"):
             return Step("stop", 0.0, summary)
         if found.kind == "retriable" and not repeatable and found.status not in REFUSED_CODES:
             reason = f"{summary}: the call may have run, and must not run twice"
@@ -369,7 +355,7 @@ class RecoveryPolicy:
         if attempt >= most:
             return Step(elsewhere, 0.0, f"{summary}: no attempts are left")
         if found.kind != "retriable":
-            return Step(ACTION_OF_CLASS[found.kind], 0.0, summary)
+            return Step(found.kind, 0.0, summary)
         asked_s = found.retry_after_s or 0.0
         if asked_s > self._settings.cap_s:
             return Step(
