@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -52,48 +53,39 @@ class DecisionReports(NamedTuple):
     outcomes: list[Record]
 
 
+@dataclass(eq=False)
 class DatabaseLog:
     """`DecisionLog` of a namespace, shared by all processes of a service.
 
     Decisions are queued and written in batches, so that no turn waits; if the database does not
     keep up, some are dropped and counted. Feedback and outcomes are durable when `write` returns.
     Decisions are read oldest first, each followed by its reports. `text`: also keep users' words.
-    Each write calls the `pruner`. `close` leaves the database open.
+    Each write calls the `pruner`. `close` leaves the database open. `dropped_decisions`: number of
+    decisions that could not be stored.
     """
 
     # Feedback and outcomes get the time of their decision, and ids that begin with its id: all
     # reports on a decision are neighbours in a table.
 
-    def __init__(
-        self,
-        db: RecordsDb,
-        namespace: str,
-        *,
-        text: bool,
-        pruner: DecisionPruner,
-        clock: Clock | None = None,
-    ) -> None:
-        self._db = db
-        self._tables = {kind: f"{table}/{namespace}" for kind, table in TABLE_OF_KIND.items()}
-        self._text = text
-        self._pruner = pruner
-        self._clock = clock or SystemClock()
+    db: RecordsDb
+    namespace: str
+    text: bool = field(kw_only=True)
+    pruner: DecisionPruner = field(kw_only=True)
+    clock: Clock = field(default_factory=SystemClock, kw_only=True)
+    dropped_decisions: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._tables = {kind: f"{table}/{self.namespace}" for kind, table in TABLE_OF_KIND.items()}
         self._queue = WriteBehind(self._put_decisions)
         self._counting = threading.Lock()
-        self._dropped_decisions = 0
         self._last_stamp = 0
-        self._next_warning = self._clock()
-
-    @property
-    def dropped_decisions(self) -> int:
-        """Number of decisions that could not be stored."""
-        return self._dropped_decisions
+        self._next_warning = self.clock()
 
     # -- writing ---------------------------------------------------------------------------
 
     def write(self, record: Record) -> None:
         kind = record["kind"]
-        if not self._text:
+        if not self.text:
             record = {
                 key: value for key, value in record.items() if key != USER_TEXT_FIELDS.get(kind)
             }
@@ -105,7 +97,7 @@ class DatabaseLog:
         row_id = f"{decision_id}:{self._stamp():019}-{secrets.token_hex(4)}"
         decision = self._find(decision_id)
         at = decision.at if decision else _seconds(record["at"])
-        self._db.put(self._tables[kind], DbRow(row_id, at, record))
+        self.db.put(self._tables[kind], DbRow(row_id, at, record))
 
     def _stamp(self) -> int:
         """Strictly increasing nanoseconds, even if the clock is set back."""
@@ -131,7 +123,7 @@ class DatabaseLog:
     def read(self) -> Iterator[Record]:
         waiting = self._unwritten_rows()
         each = [
-            (row for row in self._db.read(table) if row.id not in waiting)
+            (row for row in self.db.read(table) if row.id not in waiting)
             for table in self._tables.values()
         ]
         last = sorted(waiting.values(), key=lambda row: row.at)
@@ -151,7 +143,7 @@ class DatabaseLog:
             if last is None:
                 return []
             mark = last.at, last.id
-        written = self._db.newest(self._tables["decision"], limit=limit, before=mark)
+        written = self.db.newest(self._tables["decision"], limit=limit, before=mark)
         known = {row.id: row for row in written} | waiting
         places = ((row.at, row.id) for row in known.values())
         last = sorted((at for at in places if mark is None or at < mark), reverse=True)
@@ -167,7 +159,7 @@ class DatabaseLog:
     def outcomes(self) -> Iterator[tuple[Record, Record]]:
         """Outcomes of calls, each with its decision; the newest decisions first."""
         mark, decision = None, None
-        while page := self._db.newest(self._tables["outcome"], limit=PAGE_ROWS, before=mark):
+        while page := self.db.newest(self._tables["outcome"], limit=PAGE_ROWS, before=mark):
             for row in page:
                 of = row.body["decision"]
                 if decision is None or decision["id"] != of:
@@ -184,7 +176,7 @@ class DatabaseLog:
 
     def _find(self, decision_id: str) -> DbRow | None:
         waiting = self._unwritten_rows().get(decision_id)
-        return waiting or self._db.get(self._tables["decision"], decision_id)
+        return waiting or self.db.get(self._tables["decision"], decision_id)
 
     def _unwritten_rows(self) -> dict[str, DbRow]:
         """Queued decisions by id, while a full disk or another process blocks the write."""
@@ -198,7 +190,7 @@ class DatabaseLog:
         """Records of a kind about a decision, searched backwards from the latest possible."""
         mark, end = (decision.at + REPORT_CLOCK_SKEW_S, ""), decision.at - REPORT_CLOCK_SKEW_S
         found: list[DbRow] = []
-        while page := self._db.newest(self._tables[kind], limit=PAGE_ROWS, before=mark):
+        while page := self.db.newest(self._tables[kind], limit=PAGE_ROWS, before=mark):
             found += [row for row in page if row.id.startswith(f"{decision.id}:")]
             mark = page[-1].at, page[-1].id
             if mark[0] < end:
@@ -210,7 +202,7 @@ class DatabaseLog:
     def _put_decisions(self, rows: list[DbRow]) -> None:
         """Write decisions; drop single decisions that the database always rejects."""
         try:
-            self._db.put_all(self._tables["decision"], rows)
+            self.db.put_all(self._tables["decision"], rows)
         except PASSING_ERRORS:
             raise
         except StoreError as error:
@@ -219,46 +211,41 @@ class DatabaseLog:
             else:
                 for row in rows:
                     self._put_decisions([row])
-        self._pruner.prune_if_due()
+        self.pruner.prune_if_due()
 
     def _drop(self, count: int, why: str) -> None:
         with self._counting:
-            self._dropped_decisions += count
-            quiet = self._clock() < self._next_warning
+            self.dropped_decisions += count
+            quiet = self.clock() < self._next_warning
             if not quiet:
-                self._next_warning = self._clock() + WARN_EVERY_S
+                self._next_warning = self.clock() + WARN_EVERY_S
         if not quiet:
-            logger.warning("decisions were not logged, %d so far: %s", self._dropped_decisions, why)
+            logger.warning("decisions were not logged, %d so far: %s", self.dropped_decisions, why)
 
 
+@dataclass(eq=False)
 class DecisionPruner:
     """Removes decisions older than `keep_s` and their reports, of all namespaces.
 
     A namespace without new decisions must lose its old ones too. `close` leaves the database open.
     """
 
-    def __init__(
-        self,
-        db: RecordsDb,
-        keep_s: float,
-        *,
-        now: Callable[[], float] = time.time,
-        clock: Clock | None = None,
-    ) -> None:
-        self._db = db
-        self._keep_s = keep_s
-        self._now = now
-        self._clock = clock or SystemClock()
-        self._next_prune = self._clock()
+    db: RecordsDb
+    keep_s: float
+    now: Callable[[], float] = field(default=time.time, kw_only=True)
+    clock: Clock = field(default_factory=SystemClock, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._next_prune = self.clock()
         self._pruning: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def prune_if_due(self) -> None:
         """Prune in a thread, at most once in `PRUNE_EVERY_S`."""
         with self._lock:
-            if self._clock() < self._next_prune:
+            if self.clock() < self._next_prune:
                 return
-            self._next_prune = self._clock() + PRUNE_EVERY_S
+            self._next_prune = self.clock() + PRUNE_EVERY_S
             # A long prune in the caller's thread would delay queued decisions.
             self._pruning = threading.Thread(target=self.prune, daemon=True)
             self._pruning.start()
@@ -267,9 +254,9 @@ class DecisionPruner:
         """Prune now."""
         kinds = set(TABLE_OF_KIND.values())
         try:
-            for table in self._db.tables():
+            for table in self.db.tables():
                 if table.partition("/")[0] in kinds:
-                    self._db.prune(table, before=self._now() - self._keep_s)
+                    self.db.prune(table, before=self.now() - self.keep_s)
         except StoreError as error:
             logger.warning("old decisions could not be removed: %s", error)
 
