@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from random import Random
@@ -254,6 +254,7 @@ class CapabilityVerdict(FieldwiseAnswer):
         return cls(active=active) if isinstance(active, bool) else None
 
 
+@dataclass(eq=False, repr=False)
 class CapabilitySelector:
     """Selector of the capabilities that are active for a turn; thread-safe.
 
@@ -262,34 +263,26 @@ class CapabilitySelector:
     examples and descriptions decide. `learned_choices` add to these, and deactivate nothing.
     """
 
-    def __init__(
-        self,
-        registry: CapabilityRegistry,
-        dense: DenseEncoder,
-        model: LanguageModel | None = None,
-        *,
-        settings: CapabilitySettings | None = None,
-        limits: RecoverySettings | None = None,
-        mode: OrchestrationMode = "plan_first",
-        learned_choices: LearnedChoices | None = None,
-    ) -> None:
-        registry.check()
-        self._learned_choices = learned_choices or LearnedChoices()
-        self._registry = registry
-        self._dense = dense
-        self._model = model
-        self._settings = settings or CapabilitySettings()
-        self._limits = limits or RecoverySettings()
-        self._mode: OrchestrationMode = mode
-        self._optional = [each for each in registry if not each.always_active]
-        self.always = frozenset(each.name for each in registry if each.always_active)
+    registry: CapabilityRegistry
+    dense: DenseEncoder
+    model: LanguageModel | None
+    settings: CapabilitySettings
+    limits: RecoverySettings
+    mode: OrchestrationMode
+    learned_choices: LearnedChoices | None = None
+
+    def __post_init__(self) -> None:
+        self.registry.check()
+        self._learned_choices = self.learned_choices or LearnedChoices()
+        self._optional = [each for each in self.registry if not each.always_active]
+        self.always = frozenset(each.name for each in self.registry if each.always_active)
         self._rows = self._encode([each.texts for each in self._optional])
         negative = [[ex.query for ex in each.examples if not ex.use] for each in self._optional]
         self._negative_rows = self._encode(negative)
         self._head = fit_few_shot(self._rows) if self._optional else None
 
     def _encode(self, texts: Sequence[Sequence[str]]) -> list[FloatArray]:
-        rows = self._dense.encode_documents([text for own in texts for text in own])
+        rows = self.dense.encode_documents([text for own in texts for text in own])
         return list(np.split(rows, np.cumsum([len(own) for own in texts])[:-1]))
 
     def select(
@@ -309,12 +302,12 @@ class CapabilitySelector:
         """
         turn = Turn.of(turn)
         state = state or LoopState()
-        made = self._select(turn, bypass, state, self._model if by_model else None)
+        made = self._select(turn, bypass, state, self.model if by_model else None)
         if "reclassification_limit" in made.signals:
             after = replace(state, error=state.error or "reclassify")
         else:
             after = replace(state, task=state.task or turn.text, **made.update)
-        return replace(made, next=next_node(after, self._mode, self._limits).node)
+        return replace(made, next=next_node(after, self.mode, self.limits).node)
 
     def _select(
         self,
@@ -324,15 +317,15 @@ class CapabilitySelector:
         model: LanguageModel | None,
     ) -> CapabilitySelection:
         count = state.reclassifications + bool(state.failure)
-        if state.failure and count > self._limits.reclassifications:
+        if state.failure and count > self.limits.reclassifications:
             return CapabilitySelection(
-                state.capabilities or self._registry.with_required(self.always),
+                state.capabilities or self.registry.with_required(self.always),
                 reclassifications=state.reclassifications,
                 signals=("reclassification_limit",),
             )
         signals = ("reclassified",) if state.failure else ()
         if self._is_bypassed(turn, bypass):
-            everything = self._registry.with_required(each.name for each in self._registry)
+            everything = self.registry.with_required(each.name for each in self.registry)
             return CapabilitySelection(
                 everything, bypassed=True, reclassifications=count, signals=(*signals, "bypassed")
             )
@@ -340,7 +333,7 @@ class CapabilitySelector:
         made = self._by_model(model, turn, state.failure) if model and self._optional else None
         made = made or self._by_examples(turn.text)
         signals = signals if made.active else (*signals, "nothing_selected")
-        active = self._registry.with_required([*self.always, *made.active])
+        active = self.registry.with_required([*self.always, *made.active])
         return replace(made, active=active, reclassifications=count, signals=signals)
 
     def _is_bypassed(self, turn: Turn, bypass: bool | None) -> bool:  # noqa: FBT001 -- private
@@ -348,7 +341,7 @@ class CapabilitySelector:
             return bypass
         texts = (*(each.content for each in turn.history if each.role == "user"), turn.text)
         switches = [found.lower() for text in texts for found in _BYPASS_SWITCH.findall(text)]
-        return switches[-1] == "off" if switches else self._settings.bypass
+        return switches[-1] == "off" if switches else self.settings.bypass
 
     def _by_model(
         self, model: LanguageModel, turn: Turn, failure: str
@@ -379,7 +372,7 @@ class CapabilitySelector:
         parts = [CAPABILITY_RULES.format(name=name, description=description)]
         examples = list(capability.examples)
         # Models favour the first and the last example; a fixed seed fixes the order.
-        Random(f"{self._settings.seed}:{name}").shuffle(examples)  # noqa: S311 -- no secret
+        Random(f"{self.settings.seed}:{name}").shuffle(examples)  # noqa: S311 -- no secret
         for each in examples:
             answer = "yes" if each.use else "no"
             parts.append(f"Request: {each.query}\nNeeded: {answer}. {each.reason}".rstrip())
@@ -397,7 +390,7 @@ class CapabilitySelector:
         except EncoderError as error:
             failed = tuple(FailedCapability(each.name, str(error)) for each in self._optional)
             return CapabilitySelection((), failed=failed, degraded=(*degraded, "encoder"))
-        threshold = self._settings.threshold
+        threshold = self.settings.threshold
         likely = self._learned_choices.mix(CAPABILITIES, likely, query, threshold)
         active = tuple(name for name, each in likely.items() if each >= threshold)
         return CapabilitySelection(active, likely, degraded=degraded)
@@ -407,7 +400,7 @@ class CapabilitySelector:
 
         Learned examples do not count.
         """
-        dense = self._dense
+        dense = self.dense
         if isinstance(dense, ClauseEncoder):
             queries = dense.encode_clauses(text)
         else:

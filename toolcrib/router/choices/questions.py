@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
@@ -378,6 +379,7 @@ def _branch_type(ids: Sequence[str]) -> type[_Branch]:
     return Branch
 
 
+@dataclass(eq=False, repr=False)
 class QuestionClassifier:
     """Classifier of turns by one question; thread-safe.
 
@@ -386,26 +388,22 @@ class QuestionClassifier:
     add to the head.
     """
 
-    def __init__(
-        self,
-        question: QuestionConfig,
-        dense: DenseEncoder,
-        model: LanguageModel | None = None,
-        *,
-        name: str = "",
-        learned_choices: LearnedChoices | None = None,
-    ) -> None:
-        self.name, self._learned_choices = name, learned_choices or LearnedChoices()
-        self.question = question
-        self._template = QuestionTemplate(question.question)
-        self._dense = dense
-        self._model = model
-        self._ids = [each.id for each in question.classes]
+    question: QuestionConfig
+    dense: DenseEncoder
+    model: LanguageModel | None
+    name: str
+    learned_choices: LearnedChoices | None = None
+
+    def __post_init__(self) -> None:
+        self._learned_choices = self.learned_choices or LearnedChoices()
+        self._template = QuestionTemplate(self.question.question)
+        classes = self.question.classes
+        self._ids = [each.id for each in classes]
         self._branch = _branch_type(self._ids)
-        lines = "\n".join(each.line for each in question.classes)
+        lines = "\n".join(each.line for each in classes)
         self._rules = f"{QUESTION_RULES}\n\nThe classes, each with its id first:\n{lines}"
-        texts = [each.texts for each in question.classes]
-        rows = dense.encode_documents([text for own in texts for text in own])
+        texts = [each.texts for each in classes]
+        rows = self.dense.encode_documents([text for own in texts for text in own])
         ends = np.cumsum([len(own) for own in texts])[:-1]
         self._head = fit_few_shot(np.split(rows, ends))
 
@@ -430,8 +428,8 @@ class QuestionClassifier:
             return Classification(None, matched=False, skipped=True)
         turn = Turn.of(turn)
         messages, text = self._render(turn, variables or {}, outputs or {})
-        if self._model is not None and by_model:
-            answer, _ = self._model.try_ask("questions", messages, self._branch)
+        if self.model is not None and by_model:
+            answer, _ = self.model.try_ask("questions", messages, self._branch)
             branch = answer and read_label(answer.branch, self._ids)
             if branch is not None or (answer and self.question.unmatched == "default"):
                 return Classification(branch or self.question.otherwise, matched=branch is not None)
@@ -470,7 +468,7 @@ class QuestionClassifier:
         return RankedOptions(query, self._shares(odds))
 
     def _odds(self, text: str) -> tuple[FloatArray, Floats]:
-        query = self._dense.encode_query(text)
+        query = self.dense.encode_query(text)
         return query, self._head.odds(query, range(len(self._ids)))
 
     def _shares(self, odds: Floats) -> dict[str, float]:
