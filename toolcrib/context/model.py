@@ -45,7 +45,7 @@ from toolcrib.context.settings import ContextSettings
 from toolcrib.encoders.base import DenseEncoder, FloatArray, space_of
 from toolcrib.encoders.language import is_english, is_likely_english, language_of
 from toolcrib.errors import EncoderError, SettingsError
-from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
+from toolcrib.records import SENSITIVITIES, Context, Entity
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
 from toolcrib.retrieval.legs import EncodedQuery
@@ -406,7 +406,7 @@ class SemanticDetector(HeuristicDetector):
         beside: TurnClassifier | None = None,
     ) -> None:
         super().__init__(model.features.cues, finder)
-        self._model = model
+        self._model, self.aliases = model, model.aliases
         fields = _predicted_fields(turns, model)
         # Heads for all fields mean an encoder that may read other languages.
         needed = fields if turns.digests.keys() - model.classifiers.keys() else frozenset[str]()
@@ -416,11 +416,6 @@ class SemanticDetector(HeuristicDetector):
         own = {name: each.labels for name, each in model.classifiers.items()}
         labels = {**turns.labels, **own}
         self._needs, self._intents = labels["need"], labels["intent"]
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """Other words for intents, with the intents' own names."""
-        return self._model.aliases
 
     def detect(
         self,
@@ -462,7 +457,8 @@ class SemanticDetector(HeuristicDetector):
                 confidences["smalltalk"] = max(confidences["smalltalk"], by_words)
         else:
             self._apply_stated(words, labels, confidences, is_read=is_read)
-            level = _sensitivity_level(predictions["sensitivity"])
+            stated = labels["sensitivity"]
+            level = stated if stated in SENSITIVITIES else SENSITIVITIES[0]
             needs = dict(zip(self._needs, predictions["need"].shares, strict=True))
             signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if labels[n] is None)
             if held == "pii" and is_above(held, level):
@@ -570,11 +566,6 @@ def _predicted_fields(turns: TurnClassifier, model: ContextModel) -> frozenset[s
     digests = turns.digests.items()
     heads = model.classifiers
     return frozenset(f for f, own in digests if f not in heads or model.identity.get(f) == own)
-
-
-def _sensitivity_level(prediction: Prediction) -> Sensitivity:
-    levels: dict[str | None, Sensitivity] = {each: each for each in SENSITIVITIES}
-    return levels.get(prediction.label, SENSITIVITIES[0])
 
 
 # -- by settings -------------------------------------------------------------------------------

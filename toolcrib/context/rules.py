@@ -130,19 +130,12 @@ def recall_of(words: TextWords, indexes: CueIndexes) -> Match | None:
 
     In a question (`which gate did you say?`) it may stand later.
     """
-    at = 0
-    while at < len(words.bare):
+    for at in _starts(words, (indexes.openers, indexes.smalltalk, indexes.politeness)):
         if (recall := indexes.recalls.at(words, at)) is not None:
             return recall
-        lists = indexes.openers, indexes.smalltalk, indexes.politeness
-        passed = [match.last for index in lists if (match := index.at(words, at)) is not None]
-        word = words.bare[at]
-        if word in _QUESTION_WORDS:
+        if words.bare[at] in _QUESTION_WORDS:
             later = (each for each in indexes.recalls.find(words) if each.first > at)
             return next((replace(each, first=at) for each in later), None)
-        if not passed and word[0].isalnum() and word not in _INTERJECTIONS:
-            return None
-        at = max(passed, default=at + 1)
     return None
 
 
@@ -173,16 +166,20 @@ _INTERJECTIONS = frozenset(["hm", "hmm", "hmmm", "oh", "ah", "uh", "um", "er", "
 
 def opener_of(words: TextWords, indexes: CueIndexes) -> Match | None:
     """Opener at the start of a turn, past interjections and small talk: `hm, and for Friday?`."""
+    starts = _starts(words, (indexes.smalltalk,))
+    return next((opener for at in starts if (opener := indexes.openers.at(words, at))), None)
+
+
+def _starts(words: TextWords, passed: Sequence[PhraseIndex]) -> Iterator[int]:
+    """Positions past phrases, marks and interjections, up to the first other word."""
     at = 0
     while at < len(words.bare):
-        if (opener := indexes.openers.at(words, at)) is not None:
-            return opener
-        talk = indexes.smalltalk.at(words, at)
+        yield at
+        ends = [match.last for index in passed if (match := index.at(words, at)) is not None]
         word = words.bare[at]
-        if talk is None and word[0].isalnum() and word not in _INTERJECTIONS:
-            return None
-        at = at + 1 if talk is None else talk.last
-    return None
+        if not ends and word[0].isalnum() and word not in _INTERJECTIONS:
+            return
+        at = max(ends, default=at + 1)
 
 
 def is_command(words: TextWords, indexes: CueIndexes) -> bool:
@@ -470,11 +467,8 @@ class HeuristicDetector:
     def __init__(self, cues: Cues | None = None, finder: EntityFinder | None = None) -> None:
         self._cues = cues or load_cues()
         self._finder = finder or EntityFinder()
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """Other words for intents with the intents' names; cues have none."""
-        return {}
+        self.aliases: Mapping[str, str] = {}
+        """Other words for intents, with the intents' names; cues have none."""
 
     def detect(
         self,
