@@ -118,12 +118,7 @@ def _context(known: Context, answer: Mapping[str, Any]) -> Context:
     outside = (n for n in ("intent", "domain") if labels[n] is None and labels["smalltalk"] is None)
     return replace(
         known,
-        intent=labels["intent"],
-        domain=labels["domain"],
-        urgency=labels["urgency"] or "low",
-        sensitivity=level,
-        smalltalk=labels["smalltalk"],
-        need=labels["need"],
+        **labels | {"urgency": labels["urgency"] or "low", "sensitivity": level},
         needs={} if "need" in answer else known.needs,
         confidences=confidences,
         confidence=min(confidences.get("intent", stated), confidences.get("domain", stated)),

@@ -182,9 +182,9 @@ def _cross_validate(
     fold_of = np.empty(len(owners), dtype=np.int64)
     fold_of[order] = np.arange(len(owners)) % _CROSS_VALIDATION_FOLDS
     hidden_in = np.arange(known) % _CROSS_VALIDATION_FOLDS
-    evidence: list[NDArray[np.float64]] = []
-    chosen: list[Labels] = []
-    right: list[NDArray[np.bool_]] = []
+    evidence: list[NDArray[np.float64]] = [np.empty((0, _EVIDENCE_FEATURES))]
+    chosen: list[Labels] = [np.empty(0, np.int64)]
+    right: list[NDArray[np.bool_]] = [np.empty(0, np.bool_)]
     for fold in range(_CROSS_VALIDATION_FOLDS):
         hidden = np.zeros(len(owners), dtype=np.bool_)
         if known >= MIN_HELD_OUT_LABELS:
@@ -207,8 +207,6 @@ def _cross_validate(
         picked = kept[logits[:, : len(kept)].argmax(axis=1)]
         chosen.append(picked)
         right.append((picked == owners[unseen]) & ~hidden[unseen])
-    if not evidence:
-        return np.empty((0, _EVIDENCE_FEATURES)), np.empty(0, np.int64), np.empty(0, np.bool_)
     return np.concatenate(evidence), np.concatenate(chosen), np.concatenate(right)
 
 

@@ -376,9 +376,7 @@ def grade_sensitivity(entities: Iterable[Entity], matches: Iterable[Match]) -> S
         if level in match.labels
     ]
     levels = {level for level, _ in (*held, *phrases)}
-    highest: Sensitivity = "public"
-    for level in SENSITIVITIES:
-        highest = level if level in levels else highest
+    highest = max(levels, key=SENSITIVITIES.index, default=SENSITIVITIES[0])
     signals = dict.fromkeys(signal for level, signal in (*held, *phrases) if level == highest)
     by_entity = highest in {level for level, _ in held}
     return SensitivityGrade(highest, tuple(signals)[:MAX_SENSITIVITY_SIGNALS], by_entity)
