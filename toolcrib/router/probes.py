@@ -113,16 +113,14 @@ def file_kind(attachment: Attachment) -> FileKind | None:
 MAX_PARSED_CHARS = 4_000
 """Length up to which a statement is parsed; longer statements are matched by shape alone."""
 
-_NAME = r'[`"\[]?(?P<table>[A-Za-z_][\w.$]*+)'
 _SHAPE = re.compile(
-    rf"""\b(?:
-      (?:with\s++\w++\s++as\s*+\([^;]{{1,400}}?)?(?P<select>select)\s[^;]{{1,400}}?\sfrom\s++{_NAME}
-    | (?P<insert>insert|replace|merge)\s++into\s++{_NAME.replace("table", "table2")}
-    | (?P<update>update)\s++{_NAME.replace("table", "table3")}[`"\]]?\s++set\s++[\w.`"]++\s*+=
-    | (?P<delete>delete)\s++from\s++{_NAME.replace("table", "table4")}
-    | (?P<ddl>create|alter|drop|truncate)\s++(?:table|view)\s++
-      (?:if\s++(?:not\s++)?+exists\s++)?+{_NAME.replace("table", "table5")}
-    )""",
+    r"""\b(?:
+      (?:with\s++\w++\s++as\s*+\([^;]{1,400}?)?(?P<select>select)\s[^;]{1,400}?\sfrom
+    | (?P<insert>insert|replace|merge)\s++into
+    | (?P<update>update)
+    | (?P<delete>delete)\s++from
+    | (?P<ddl>create|alter|drop|truncate)\s++(?:table|view)(?:\s++if\s++(?:not\s++)?+exists)?+
+    )\s++[`"\[]?(?P<table>[A-Za-z_][\w.$]*+)(?(update)[`"\]]?\s++set\s++[\w.`"]++\s*+=)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _MARKS = re.compile(
@@ -191,27 +189,26 @@ def find_sql(text: str) -> SqlStatement | None:
     head = text[:MAX_PROBED_CHARS]
     for found in _SHAPE.finditer(head):
         kind = next(name for name in STATEMENT_KINDS if found[name])
-        place = next(f"table{n}" for n in ("", "2", "3", "4", "5") if found[f"table{n}"])
         ended = _BLANK.search(head, found.end())
         end = ended.start() if ended else len(head)
-        if not _is_statement(head[:end], found, kind, place):
+        if not _is_statement(head[:end], found, kind):
             continue
         names = _parse_names(head[found.start() : end])
-        table = found[place].rstrip(".")
+        table = found["table"].rstrip(".")
         tables, columns = names or ((table,), ())
         return SqlStatement(kind, found.start(), end, tables or (table,), columns)
     return None
 
 
-def _is_statement(text: str, found: re.Match[str], kind: str, place: str) -> bool:
+def _is_statement(text: str, found: re.Match[str], kind: str) -> bool:
     """True if a match of `_SHAPE` is a statement, not a sentence; `text` ends with it."""
-    table, tail = found[place].rstrip("."), text[found.end(place) :].lstrip('`"]')
+    table, tail = found["table"].rstrip("."), text[found.end("table") :].lstrip('`"]')
     verb = (found[0].split(None, 1)[0] if kind == "ddl" else found[kind]).casefold()
     if table.casefold() in NO_TABLE_NAMES or (kind == "select" and _is_prose(text, found)):
         return False
     if _GOES_ON[verb].match(tail):
         return True
-    marked = _MARKS.search(text[found.start() : found.start(place)] + tail) is not None
+    marked = _MARKS.search(text[found.start() : found.start("table")] + tail) is not None
     if verb not in _MAY_END or not (_ENDS.match(tail) or (marked and kind == "select")):
         return False
     return marked or (_begins(text, found.start()) and not _is_titled(found[0], table))
