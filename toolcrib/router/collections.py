@@ -87,23 +87,13 @@ class CollectionIndex:
             return self
         fresh = index_collections(changed.values(), dense)
         merged |= changed
-        return self._joined_index(
-            merged.values(), [fresh if n in changed else self for n in merged]
-        )
+        rows = [(fresh if name in changed else self).rows_of(name) for name in merged]
+        return _joined_index(merged.values(), [self.vectors[:0], *rows])
 
     def without(self, name: str) -> CollectionIndex:
         """Index without one collection."""
         kept = [each for each in self.collections if each.name != name]
-        return self._joined_index(kept, [self] * len(kept))
-
-    def _joined_index(
-        self, collections: Iterable[Collection], sources: Sequence[CollectionIndex]
-    ) -> CollectionIndex:
-        """Index of collections, each with its rows of the source at its position."""
-        found = tuple(collections)
-        parts = [own.rows_of(each.name) for each, own in zip(found, sources, strict=True)]
-        owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
-        return CollectionIndex(found, np.concatenate([self.vectors[:0], *parts]), owners)
+        return _joined_index(kept, [self.vectors[:0], *(self.rows_of(each.name) for each in kept)])
 
     def rows_of(self, name: str) -> FloatArray:
         """Vectors of one collection."""
@@ -111,12 +101,22 @@ class CollectionIndex:
         return self.vectors[[row for row, own in enumerate(self.owners) if own == place]]
 
 
+def _joined_index(
+    collections: Iterable[Collection], parts: Sequence[FloatArray]
+) -> CollectionIndex:
+    """Index of collections; `parts`: an empty array, then the rows of each collection."""
+    owners = tuple(place for place, rows in enumerate(parts[1:]) for _ in rows)
+    return CollectionIndex(tuple(collections), np.concatenate(parts), owners)
+
+
 def index_collections(collections: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
     """Encode the descriptions and examples of collections."""
     found = tuple(collections)
-    flat = [text for each in found for text in _texts(each)]
+    texts = [_texts(each) for each in found]
+    flat = [text for own in texts for text in own]
     vectors = dense.encode_documents(flat) if flat else _no_vectors(dense)
-    return CollectionIndex(found, vectors, _owners(found))
+    owners = tuple(place for place, own in enumerate(texts) for _ in own)
+    return CollectionIndex(found, vectors, owners)
 
 
 def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
@@ -127,8 +127,7 @@ def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> Colle
     if [each["digest"] for each in kept] != digests:
         return index_collections(collections, dense)
     rows = [from_text(each["vectors"], dense.dimensions) for each in kept]
-    vectors = np.concatenate([_no_vectors(dense), *rows])
-    return CollectionIndex(collections, vectors, _owners(collections))
+    return _joined_index(collections, [_no_vectors(dense), *rows])
 
 
 def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
@@ -165,10 +164,6 @@ def _presets() -> dict[str, Collection]:
 
     found: dict[str, Any] = yaml.safe_load(_PRESETS.read_text(encoding="utf-8"))
     return {name: Collection(name=name, **fields) for name, fields in found.items()}
-
-
-def _owners(collections: Sequence[Collection]) -> tuple[int, ...]:
-    return tuple(place for place, each in enumerate(collections) for _ in _texts(each))
 
 
 def _texts(collection: Collection) -> Sequence[str]:
