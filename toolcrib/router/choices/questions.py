@@ -18,7 +18,6 @@ import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     StringConstraints,
@@ -65,7 +64,7 @@ _Text = Annotated[
 _Id = Annotated[_Text, BeforeValidator(_no_bool)]
 
 
-class Condition(FrozenModel):
+class Condition(FrozenModel, populate_by_name=True):
     """Condition on the outputs of earlier nodes, under which a question is asked.
 
     Either a comparison, one of `eq`, `ne`, `in`, `gt`, `lt` and `exists`; or `and`, `or` of
@@ -73,8 +72,6 @@ class Condition(FrozenModel):
     dots; empty for the whole output) of the node `from`, and may be written `{"op": "eq", "value":
     ...}`. A missing value is unequal to every value.
     """
-
-    model_config = ConfigDict(populate_by_name=True)
 
     node: str | None = Field(default=None, alias="from", min_length=1)
     path: str = ""

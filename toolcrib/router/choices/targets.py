@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from toolcrib.context.phrases import PhraseIndex
 from toolcrib.records.codec import FrozenModel, read_yaml
@@ -37,18 +37,14 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
 
 
-class _TargetModel(FrozenModel):
-    model_config = ConfigDict(populate_by_name=True)
-
-
-class FewShot(_TargetModel):
+class FewShot(FrozenModel):
     """Example for a model's prompt: a text, and the reason for its target."""
 
     text: str
     reason: str = ""
 
 
-class AgentTarget(_TargetModel):
+class AgentTarget(FrozenModel):
     """Target: its purpose and examples; `uses_tables`: decisions name tables and columns."""
 
     description: str
@@ -56,7 +52,7 @@ class AgentTarget(_TargetModel):
     uses_tables: bool = False
 
 
-class EvidenceCondition(_TargetModel):
+class EvidenceCondition(FrozenModel, populate_by_name=True):
     """Condition on facts: all of `if`, one of `any` unless empty, and none of `unless`."""
 
     if_: _Names = Field(default=(), alias="if")
@@ -121,7 +117,7 @@ class Cap(_ForTargets):
     most: _Share
 
 
-class Targets(_TargetModel):
+class Targets(FrozenModel):
     """Targets, heuristics that choose one without a model, and rules that correct decisions.
 
     `fallback` takes unclear turns. `overrides` go before a model's decision; `rules` are the
