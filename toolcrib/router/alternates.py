@@ -21,17 +21,11 @@ MAX_CANDIDATE_TOOLS = 20
 """Candidates of each search: they include an equivalent tool, if there is one, in 97 % of
 failures."""
 
-LIKENESS_WEIGHT = 0.25
-"""Weight of the likeness to the failed tool; the rest is the fit to the turn. Each has its own
-search: the longer text would dominate a joint query."""
-
-CATEGORY_WEIGHT = 0.05
-PROVIDES_WEIGHT = 0.05
-"""Score gains for an equal category, and for providing all that the failed tool provides: the usual
-score difference of neighbours in a ranking."""
-
-SCHEMA_WEIGHT = 0.03
-"""Score gain for reusable arguments; smaller, as equivalent tools name arguments differently."""
+LEG_WEIGHTS = {"fits": 0.75, "likeness": 0.25, "category": 0.05, "provides": 0.05, "schema": 0.03}
+"""Weights in a score. The fit to the turn and the likeness to the failed tool have searches of
+their own: the longer text would dominate a joint query. An equal category, or providing all that
+the failed tool provides, gains the usual score difference of neighbours in a ranking; reusable
+arguments gain less, as equivalent tools name arguments differently."""
 
 OTHER_TYPE_SHARE = 0.5
 """Fit of a required parameter of equal name and other type: its value can be converted."""
@@ -41,8 +35,6 @@ SAME_SERVER_LIKENESS = 0.4
 (createIssue, listIssues), but a server rarely has two equivalent tools."""
 
 MAX_FAILED_TOOL_CHARS = 500
-
-_MAX_SCORE = 1 + CATEGORY_WEIGHT + PROVIDES_WEIGHT + SCHEMA_WEIGHT
 
 
 def alternates(
@@ -125,13 +117,8 @@ def _score(hit: ToolHit, failed: ToolSpec, fits: float, likeness: float) -> Tool
         "provides": _overlap(failed.provides, tool.provides),
         "schema": schema_fit(failed.input_schema, tool.input_schema),
     }
-    score = (1 - LIKENESS_WEIGHT) * fits + LIKENESS_WEIGHT * likeness
-    score += (
-        CATEGORY_WEIGHT * legs["category"]
-        + PROVIDES_WEIGHT * legs["provides"]
-        + SCHEMA_WEIGHT * legs["schema"]
-    )
-    return replace(hit, score=score / _MAX_SCORE, legs=legs)
+    score = sum(weight * legs[name] for name, weight in LEG_WEIGHTS.items())
+    return replace(hit, score=score / sum(LEG_WEIGHTS.values()), legs=legs)
 
 
 def _overlap(wanted: Sequence[str], offered: Sequence[str]) -> float:
