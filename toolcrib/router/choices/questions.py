@@ -254,19 +254,12 @@ def load_question(source: str | Path | Mapping[str, Any] | QuestionConfig) -> Qu
     try:
         made = QuestionConfig.model_validate(found)
     except ValidationError as error:
-        place, reason = min(faults(error, WHOLE_QUESTION), key=_order)
+        place, reason = faults(error, WHOLE_QUESTION)[0]
         message = reason if place == WHOLE_QUESTION else f"{place}: {reason}"
         # Not `from error`: the source may hold a key, and a traceback would show it.
         raise QuestionError(f"{where}: {message}") from None
     QuestionTemplate(made.question, where)
     return made
-
-
-def _order(fault: tuple[str, str]) -> int:
-    """Position of a wrong place in the order of fields; unknown fields come last."""
-    names = list(QuestionConfig.model_fields)
-    name = fault[0].partition(".")[0]
-    return names.index(name) if name in names else len(names)
 
 
 def _read_file(source: str | Path) -> tuple[str, Any]:
