@@ -99,7 +99,7 @@ class ToolSelector:
         _, (found, *reached) = self.store.search_and_list((), [active, *small])
         if not reached or len(reached[0]) > most:
             is_cut = len(found) == active.limit
-            return Reach(k, self._active(allowed) if is_cut else _specs(found))
+            return Reach(k, self._specs(all_of(_ACTIVE, allowed)) if is_cut else _specs(found))
         everything = self._specs(allowed)
         return Reach(k, tuple(spec for spec in everything if spec.always_active), everything)
 
@@ -113,7 +113,7 @@ class ToolSelector:
         search did not find has score 0; `legs` names the rule.
         """
         found = {hit.id: hit for hit in hits}
-        active = self._active(allowed) if reach is None else reach.active
+        active = self._specs(all_of(_ACTIVE, allowed)) if reach is None else reach.active
         first = [_by_rule(found.pop(spec.id, None), spec, "always_active") for spec in active]
         chosen = [*first, *_cut(list(found.values()), reach)]
         tools = [hit.tool for hit in chosen]
@@ -139,9 +139,6 @@ class ToolSelector:
             known |= {spec.id: _by_rule(None, spec, "kept") for spec in kept}
         order = dict.fromkeys((*previous_ids, *(hit.id for hit in hits)))
         return list(with_ranks(known[tool_id] for tool_id in order if tool_id in known))
-
-    def _active(self, allowed: Filter | None) -> tuple[ToolSpec, ...]:
-        return self._specs(all_of(_ACTIVE, allowed))
 
     def _specs(self, where: Filter | None) -> tuple[ToolSpec, ...]:
         """Enabled tools that match, by id."""
