@@ -149,8 +149,9 @@ class Router:
         """Detect the context of a turn; encodes and classifies only."""
         query = self.tools.encode(excerpt(turn.text)) if has_words(turn.text) else None
         known = _with_metadata(self._detector(turn).detect(turn.text, query), turn.metadata)
-        reader = self._reader(turn, known)
-        return known if reader is None else reader.read(turn, known)[0]
+        if self.reader is None or not self._may_ask_model(turn, known):
+            return known
+        return self.reader.read(turn, known)[0]
 
     def _detector(self, turn: Turn) -> HeuristicDetector:
         """Detector for a turn; for a scope, one that cannot reveal names of the registry."""
@@ -345,19 +346,13 @@ class Router:
         if turn.step:
             # An agent that goes on has something to do, whatever its user wrote last.
             known = replace(known, smalltalk=None)
-        reader = self._reader(turn, known)
-        if reader is None or not budget.admit("llm"):
+        reader = self.reader
+        if reader is None or not self._may_ask_model(turn, known) or not budget.admit("llm"):
             return known
         max_s = budget.room_ms("llm") / 1000
         context, lacking = budget.measure("llm", lambda: reader.read(turn, known, max_s))
         budget.degraded += lacking
         return context
-
-    def _reader(self, turn: Turn, known: Context) -> ContextReader | None:
-        """Reader of contexts by a language model; None if a message is above the ceiling."""
-        if self.reader is None or not self._may_ask_model(turn, known):
-            return None
-        return self.reader
 
     def _clause_needs(self, request: _Request) -> tuple[str, ...]:
         """Need of each clause of a turn; empty if no clause begins with an order.
