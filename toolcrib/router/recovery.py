@@ -14,17 +14,7 @@ from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from toolcrib.errors import (
-    ForbiddenError,
-    OverloadedError,
-    QuarantinedError,
-    RateLimitedError,
-    ServiceError,
-    ServiceUnavailableError,
-    StoreUnavailableError,
-    UnauthenticatedError,
-    UnknownToolError,
-)
+from toolcrib import errors
 from toolcrib.router.settings import RecoverySettings
 
 ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan", "fatal"]
@@ -47,13 +37,13 @@ MAX_CAUSES = 8
 EXCEPTIONS: Mapping[ErrorClass, tuple[type[BaseException], ...]] = {
     "critical": (
         *(asyncio.CancelledError, KeyboardInterrupt, SystemExit, MemoryError, PermissionError),
-        *(UnauthenticatedError, ForbiddenError, QuarantinedError),
+        *(errors.UnauthenticatedError, errors.ForbiddenError, errors.QuarantinedError),
     ),
     "retriable": (
-        *(TimeoutError, ConnectionError, StoreUnavailableError),
-        *(RateLimitedError, OverloadedError, ServiceUnavailableError),
+        *(TimeoutError, ConnectionError, errors.StoreUnavailableError),
+        *(errors.RateLimitedError, errors.OverloadedError, errors.ServiceUnavailableError),
     ),
-    "reclassify": (UnknownToolError, NotImplementedError, ImportError),
+    "reclassify": (errors.UnknownToolError, NotImplementedError, ImportError),
 }
 """Exceptions by class; the first match counts. `ValueError` and others are classified by text."""
 
@@ -260,7 +250,7 @@ def _codes(error: BaseException | int | str) -> list[int]:
 
 def _retry_after(error: BaseException | int | str, text: str) -> float | None:
     """Seconds to wait, by the error's header, or else by its text."""
-    if isinstance(error, ServiceError) and error.retry_after_s is not None:
+    if isinstance(error, errors.ServiceError) and error.retry_after_s is not None:
         return error.retry_after_s
     for path in _HEADERS_AT:
         headers = _at(error, path)
