@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
@@ -83,6 +83,7 @@ def faulty_share(
     return fault
 
 
+@dataclass(eq=False, repr=False)
 class ChatServer:
     """Server on a free port of this machine; a context manager.
 
@@ -92,28 +93,20 @@ class ChatServer:
     `requests` keeps the requests.
     """
 
-    def __init__(
-        self,
-        replies: ChatAnswer
-        | Sequence[ChatAnswer]
-        | Callable[[ChatRequest], ChatAnswer] = PROSE_ANSWER,
-        faults: Sequence[ChatFault | None] | Callable[[ChatRequest], ChatFault | None] = (),
-        *,
-        refuses: Collection[Mode | Literal["temperature", "max_tokens"]] = (),
-        slow_s: float = 2.0,
-        retry_after_s: float = 0.0,
-        port: int = 0,
-    ) -> None:
+    replies: ChatAnswer | Sequence[ChatAnswer] | Callable[[ChatRequest], ChatAnswer] = PROSE_ANSWER
+    faults: Sequence[ChatFault | None] | Callable[[ChatRequest], ChatFault | None] = ()
+    _: KW_ONLY
+    refuses: Collection[Mode | Literal["temperature", "max_tokens"]] = ()
+    slow_s: float = 2.0
+    retry_after_s: float = 0.0
+    port: int = 0
+
+    def __post_init__(self) -> None:
         self.requests: list[ChatRequest] = []
-        self.refuses = refuses
-        self.slow_s = slow_s
-        self.retry_after_s = retry_after_s
         self.closing = threading.Event()
-        self._replies = replies
-        self._faults = faults
         self._reply_count = 0
         self._lock = threading.Lock()
-        self._server = _Listener(self, port)
+        self._server = _Listener(self, self.port)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -153,13 +146,13 @@ class ChatServer:
         return _PlannedResponse(request, fault, _with_fault(self._reply(request), fault))
 
     def _fault(self, request: ChatRequest) -> ChatFault | None:
-        faults = self._faults
+        faults = self.faults
         if callable(faults):
             return faults(request)
         return faults[request.number] if request.number < len(faults) else None
 
     def _reply(self, request: ChatRequest) -> ChatAnswer:
-        replies = self._replies
+        replies = self.replies
         if callable(replies):
             return replies(request)
         if isinstance(replies, str | Mapping | BaseModel):
