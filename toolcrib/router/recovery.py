@@ -211,7 +211,9 @@ def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | s
 def _diagnose_one(error: BaseException | int | str) -> Diagnosis:
     """Diagnosis of one error without its causes; `why` is empty without a rule."""
     text = _text(error)[:MAX_CLASSIFIED_ERROR_CHARS]
-    codes = [*_codes(error), *map(int, _CODE.findall(text))]
+    given = [error] if isinstance(error, int) else [_at(error, path) for path in _STATUS_AT]
+    codes = [each for each in given if type(each) is int and (each in _HTTP or each in _JSON_RPC)]
+    codes += map(int, _CODE.findall(text))
     kind, why = _kind(error, codes, text)
     return Diagnosis(kind, why, codes[-1] if codes else None, _retry_after(error, text))
 
@@ -241,11 +243,6 @@ def _text(error: BaseException | int | str) -> str:
         return error if isinstance(error, str) else ""
     names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ != "builtins"]
     return f"{' '.join(names)}: {error}"
-
-
-def _codes(error: BaseException | int | str) -> list[int]:
-    found = [error] if isinstance(error, int) else [_at(error, path) for path in _STATUS_AT]
-    return [code for code in found if type(code) is int and (code in _HTTP or code in _JSON_RPC)]
 
 
 def _retry_after(error: BaseException | int | str, text: str) -> float | None:
