@@ -62,16 +62,14 @@ class AgentEvidence:
         if not hits:
             return self
         weak = fit is not None and fit < least
-        signals = (f"rag_hits:{hits}",)
-        if fit is not None:
-            signals += (f"rag_min_score:{least:.2f}",)
-        if not weak:
-            signals = ("rag_probe_hit", *signals)
-        return replace(
-            self,
-            facts=self.facts | {"weak_hits" if weak else "hits"},
-            signals=(*self.signals, *signals),
+        signals = (
+            *self.signals,
+            *(() if weak else ("rag_probe_hit",)),
+            f"rag_hits:{hits}",
+            *(() if fit is None else (f"rag_min_score:{least:.2f}",)),
         )
+        fact = "weak_hits" if weak else "hits"
+        return replace(self, facts=self.facts | {fact}, signals=signals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
