@@ -95,7 +95,7 @@ def map_labels(
     by_cues = {"domain": own.domains, "intent": own.intents} if own else {}
     found: dict[str, list[str]] = {}
     for field in ("domain", "intent"):
-        labels = read_label_set(files.get(field, _file(field)), field).labels.items()
+        labels = read_label_set(files.get(field, _PRESETS / f"{field}.yaml"), field).labels.items()
         names = [each for name, label in labels for each in (name, *label.aliases)]
         found[field] = [*by_cues.get(field, ()), *names]
     return found
@@ -113,14 +113,10 @@ def unknown_labels(
                 yield f"{error}{meant or '; known are ' + ', '.join(known[field])}", field
 
 
-def _file(field: str) -> Path:
-    return _PRESETS / f"{field}.yaml"
-
-
 @cache
 def _preset(field: str) -> LabelSet:
     """Shipped labels of a field, with the texts of `said.jsonl`, labelled in all fields."""
-    own = read_label_set(_file(field), field)
+    own = read_label_set(_PRESETS / f"{field}.yaml", field)
     labelled = [(str(turn["text"]), turn[field]) for turn in _labelled_turns() if field in turn]
     labels = {
         name: label.model_copy(

@@ -95,7 +95,7 @@ def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
     asked, own = last.content[-MAX_JOINED_CHARS:], split_words(excerpt(turn.text)).bare
     if not own or len(own) > MAX_ANSWER_WORDS or "?" in own:
         return None
-    reply, question = detector.reply(turn.text), _last_sentence(asked)
+    reply, question = detector.reply(turn.text), SENTENCE_END.split(asked)[-1]
     is_offer = not OFFER_WORDS.isdisjoint(split_words(question).bare)
     may_be_refused = is_offer or detector.may_be_refused(question)
     if reply == REFUSAL or (reply == "denial" and may_be_refused):
@@ -104,10 +104,6 @@ def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
     is_echo = own[0] in split_words(asked).bare
     is_order = reply is None and not is_echo and detector.orders(turn.text)
     return None if is_offer or is_order else "answer"
-
-
-def _last_sentence(text: str) -> str:
-    return SENTENCE_END.split(text)[-1]
 
 
 def _without_sql(text: str) -> str:
@@ -157,7 +153,7 @@ def search_text(
     parts = [ground, own]
     if answer and detector.has_reply(turn.text):
         # `yes` says nothing that `Shall I set it to 21 degrees?` does not.
-        parts.insert(1, _last_sentence(turn.history[-1].content[-MAX_JOINED_CHARS:]))
+        parts.insert(1, SENTENCE_END.split(turn.history[-1].content[-MAX_JOINED_CHARS:])[-1])
     return SearchText("\n".join(parts), "joined", signals)
 
 
