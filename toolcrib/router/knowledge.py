@@ -144,7 +144,7 @@ MAPPED_SIGNAL = "mapped"
 """Signal of collections chosen by the map."""
 
 ALL_COLLECTIONS = "all"
-"""Id of the hit that min_kept for all collections in an answer."""
+"""Id of the hit that stands for all collections in an answer."""
 
 MIN_SHARE_OF_FIRST = 0.02
 """Minimum probability of a collection with passages, as a share of the first collection's."""

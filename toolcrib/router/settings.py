@@ -140,7 +140,7 @@ class RecoverySettings:
     first retry has no wait. `reclassifications` and `replans`: how often a turn may select other
     capabilities or make another plan after a failure. `iterations`: limit of a loop's iterations in
     a turn, and of the steps of a plan. `likeness`: minimum cosine of an alternate to the failed
-    tool's text, as a share of the failed tool's own cosine to it; 0 has_room any tool.
+    tool's text, as a share of the failed tool's own cosine to it; 0 allows any tool.
     """
 
     max_attempts: Annotated[int, Field(ge=1)] = 3
