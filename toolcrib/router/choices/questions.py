@@ -326,9 +326,6 @@ class QuestionTemplate:
 
 # -- classifier ------------------------------------------------------------------------------
 
-NO_MODEL_MARKS = ("llm",)
-"""Mark of an answer without a language model."""
-
 MIN_FIT, MIN_FIT_WITH_DEFAULT = 0.1, 0.3
 """Probability that any class fits below which the default is chosen; the second is for questions
 that name a default. It rejects a quarter of the texts that belong to no class."""
@@ -439,18 +436,16 @@ class QuestionClassifier:
     def _by_examples(self, text: str) -> Classification:
         otherwise = self.question.otherwise
         if not has_words(text):
-            return Classification(otherwise, matched=False, degraded=NO_MODEL_MARKS)
+            return Classification(otherwise, matched=False, degraded=("llm",))
         query, odds = self._odds(text)
         fits = self._head.probability(float(odds.max()))
         taught = self._learned_choices.shares(self.name, self._ids, query)
         least = MIN_FIT_WITH_DEFAULT if self.question.default else MIN_FIT
         if fits < least and max(taught.values(), default=0.0) < MIN_LEARNED_SHARE:
-            return Classification(
-                otherwise, matched=False, confidence=1 - fits, degraded=NO_MODEL_MARKS
-            )
+            return Classification(otherwise, matched=False, confidence=1 - fits, degraded=("llm",))
         likely = mix_shares(self._shares(odds), taught)
         best = max(likely, key=lambda name: likely[name])
-        return Classification(best, matched=True, confidence=likely[best], degraded=NO_MODEL_MARKS)
+        return Classification(best, matched=True, confidence=likely[best], degraded=("llm",))
 
     def rank(self, text: str, _scope: Scope | None = None) -> RankedOptions:
         """Probabilities of the classes for a text without learned examples."""
