@@ -105,10 +105,10 @@ def _context(known: Context, answer: Mapping[str, Any]) -> Context:
     labels = {name: answer.get(name, getattr(known, name)) for name in CONTEXT_FIELDS}
     if labels["smalltalk"] is not None:
         labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
-    held = grade_sensitivity(known.entities, ())
+    held, _, _ = grade_sensitivity(known.entities, ())
     level = labels["sensitivity"] or known.sensitivity
-    if held.level == "pii" and is_above(held.level, level):
-        level = held.level
+    if held == "pii" and is_above(held, level):
+        level = held
     stated: float = answer.get("confidence", known.confidence)
     confidences = {
         name: _confidence(name, labels[name], known, stated) if name in answer else before

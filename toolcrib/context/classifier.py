@@ -264,11 +264,8 @@ def _best_threshold(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> floa
     # Rejecting the first i texts gains 1 for each wrong label, and costs for each right one.
     gained = np.concatenate([[0], np.cumsum(np.where(good, -_REFUSAL_COST, 1))])
     cut = int(gained.argmax())
-    if cut == 0:
-        return 0.0
-    if cut == len(values):
-        return float(values[-1])
-    return float((values[cut - 1] + values[cut]) / 2)
+    # Between the last rejected text and the first accepted one, if there is one.
+    return float(values[cut - 1 : cut + 1].mean()) if cut else 0.0
 
 
 # -- many fields at once ---------------------------------------------------------------------------

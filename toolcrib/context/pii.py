@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from toolcrib.context.phrases import Match, word_list, word_lists
 from toolcrib.records import Entity
@@ -353,18 +353,13 @@ _LEVEL_OF: dict[str, Sensitivity] = {
 MAX_SENSITIVITY_SIGNALS = 5
 
 
-class SensitivityGrade(NamedTuple):
-    """Sensitivity of a text and its signals; `by_entity` if an entity of the text decided."""
+def grade_sensitivity(
+    entities: Iterable[Entity], matches: Iterable[Match]
+) -> tuple[Sensitivity, tuple[str, ...], bool]:
+    """Sensitivity of a text with these entities and phrases, its signals, and if an entity decided.
 
-    level: Sensitivity
-    signals: tuple[str, ...]
-    by_entity: bool
-
-
-def grade_sensitivity(entities: Iterable[Entity], matches: Iterable[Match]) -> SensitivityGrade:
-    """Grade a text with these entities and phrases; the highest level counts.
-
-    A signal names the type of an entity, never its text: signals are logged.
+    The highest level counts. A signal names the type of an entity, never its text: signals are
+    logged.
     """
     # A tool name of letters alone, such as `find`, is mostly an everyday word.
     known = (each for each in entities if each.type != "tool" or not each.text.isalpha())
@@ -376,7 +371,7 @@ def grade_sensitivity(entities: Iterable[Entity], matches: Iterable[Match]) -> S
         if level in match.labels
     ]
     levels = {level for level, _ in (*held, *phrases)}
-    highest = max(levels, key=SENSITIVITIES.index, default=SENSITIVITIES[0])
+    highest = SENSITIVITIES[max(map(SENSITIVITIES.index, levels), default=0)]
     signals = dict.fromkeys(signal for level, signal in (*held, *phrases) if level == highest)
     by_entity = highest in {level for level, _ in held}
-    return SensitivityGrade(highest, tuple(signals)[:MAX_SENSITIVITY_SIGNALS], by_entity)
+    return highest, tuple(signals)[:MAX_SENSITIVITY_SIGNALS], by_entity
