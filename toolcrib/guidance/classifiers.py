@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -470,7 +469,6 @@ class LLMClassifier:
             raise SettingsError("prompt_template lacks {trajectory}, where the summary goes")
         self._model, self._template, self._timeout_s = model, template, timeout_ms / 1000
         self._known: BoundedMap[str, ClassificationResult] = BoundedMap(MAX_CACHED_VERDICTS)
-        self._lock = threading.Lock()
         self._clock, self._away_until = clock or SystemClock(), -math.inf
 
     @property
@@ -481,11 +479,10 @@ class LLMClassifier:
         summary = _summary(context)
         # The first line has counts, which differ with each call.
         key = summary.partition("\n")[2]
-        with self._lock:
-            if (known := self._known.get(key)) is not None:
-                return known
-            if self._clock() < self._away_until:
-                return NO_VERDICT
+        if (known := self._known.get(key)) is not None:
+            return known
+        if self._clock() < self._away_until:
+            return NO_VERDICT
         try:
             verdict = self._model.ask_sync(
                 "guidance",
@@ -495,8 +492,7 @@ class LLMClassifier:
             )
         except Exception as error:  # noqa: BLE001
             logger.warning("the language model had no verdict: %s", type(error).__name__)
-            with self._lock:
-                self._away_until = self._clock() + _MODEL_RETRY_PAUSE_S
+            self._away_until = self._clock() + _MODEL_RETRY_PAUSE_S
             return NO_VERDICT
         result = ClassificationResult(verdict.relevant, verdict.confidence, verdict.reason)
         self._known[key] = result
