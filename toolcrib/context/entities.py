@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from types import MappingProxyType
 
-from toolcrib.context.phrases import PhraseIndex, word_list
+from toolcrib.context.phrases import PhraseIndex, word_lists
 from toolcrib.context.pii import NORTH_AMERICA, entity_of, personal_entities, secrets
 from toolcrib.errors import SettingsError
 from toolcrib.extras import import_extra
@@ -107,8 +107,8 @@ def _is_date(parts: tuple[int, int, int]) -> bool:
 
 _DIGITS = "0123456789"
 
-_SCHEMES = "|".join(word_list("schemes"))
-_TOP_LEVELS = "|".join(word_list("top_levels"))
+_SCHEMES = "|".join(word_lists()["schemes"])
+_TOP_LEVELS = "|".join(word_lists()["top_levels"])
 """Top-level domains, except those that are endings of file names too, such as `.py` and `.sh`."""
 _URL_CHAR = r"[^\s<>\"`{}|\\^]"
 _URL = re.compile(
@@ -129,7 +129,7 @@ _MONEY = re.compile(
 
 _NUMBERS = r"\d{1,5}(?:\.\d{1,6}){0,4}"
 _SUFFIX = r"(?i:[-.+]?(?:alpha|beta|rc|a|b|dev|post|snapshot|preview|lts)[-.]?\d{0,4})?"
-_PRODUCTS = "|".join(word_list("products"))
+_PRODUCTS = "|".join(word_lists()["products"])
 _VERSION = re.compile(
     r"(?<!\w)(?:"
     rf"(?<![.-])[vV]{_NUMBERS}{_SUFFIX}(?!\w|\.\d)"
@@ -142,8 +142,8 @@ _VERSION = re.compile(
 )
 """Versions: with a `v`, behind the word `version` or a product, or of three parts."""
 
-_EXTENSIONS = "|".join(word_list("extensions"))
-_FRAMEWORKS = "|".join(word_list("frameworks"))
+_EXTENSIONS = "|".join(word_lists()["extensions"])
+_FRAMEWORKS = "|".join(word_lists()["frameworks"])
 _NO_FILE = rf"(?!(?i:{_FRAMEWORKS})\.js\b|console\.log\b)"
 _PATH_PART = r"[\w.@+$*{}~:-]{1,80}"
 _PATH = re.compile(
@@ -157,7 +157,7 @@ _PATH = re.compile(
 )
 """Paths and file names: with a slash, or with a file ending; `Node.js` is no file."""
 
-_BRANDS = frozenset(word_list("brands"))
+_BRANDS = frozenset(word_lists()["brands"])
 """Product names with an inner capital, which would otherwise count as code."""
 
 _WORD = r"[A-Za-z_]\w{0,60}"
@@ -201,7 +201,7 @@ _ERROR = re.compile(
 """Errors: names of exceptions, errno and signals, HTTP and exit codes, and well-known messages."""
 
 _NAME = r"[A-Za-z0-9][\w.-]{0,60}[A-Za-z0-9]"
-_KIND = "|".join(word_list("kinds_of_repositories"))
+_KIND = "|".join(word_lists()["kinds_of_repositories"])
 _REPOSITORY_SHAPE = (
     rf"(?!(?:[A-Za-z]+-)+(?:{_KIND})\b)(?=[A-Za-z]*+[-_.\d])[A-Za-z][\w.-]{{1,60}}(?<![.-])"
 )
@@ -237,8 +237,8 @@ _COMMIT = re.compile(
 """Commits: digits behind a word for a commit; letters and digits behind an ambiguous word; or all
 forty."""
 
-_SERVICE_ENDINGS = "|".join(word_list("service_endings"))
-_NO_SERVICE = "|".join(word_list("no_services"))
+_SERVICE_ENDINGS = "|".join(word_lists()["service_endings"])
+_NO_SERVICE = "|".join(word_lists()["no_services"])
 _SERVICE = re.compile(
     rf"(?<![\w./@:-])(?!(?:{_NO_SERVICE})(?![\w-]))"
     rf"[a-z][a-z0-9]{{1,30}}(?:-[a-z0-9]{{1,30}}){{0,4}}-(?:{_SERVICE_ENDINGS})(?![\w/@:(-]|\.\w)"
@@ -259,20 +259,26 @@ _PATTERNS = (
 )
 """Type, pattern, and signs: a pattern is tried only on texts with one of its signs."""
 
-_CASED_PRODUCTS = frozenset((*word_list("brands"), *word_list("products_as_written")))
+_CASED_PRODUCTS = frozenset((*word_lists()["brands"], *word_lists()["products_as_written"]))
 _PRODUCT_INDEX = PhraseIndex(
-    (name, "product") for name in (*_CASED_PRODUCTS, *word_list("products_any_case"))
+    (name, "product") for name in (*_CASED_PRODUCTS, *word_lists()["products_any_case"])
 )
-_UNCASED_PRODUCTS = frozenset(word_list("products_any_case"))
+_UNCASED_PRODUCTS = frozenset(word_lists()["products_any_case"])
+
+
+def phrase_entities(index: PhraseIndex, text: str, words: TextWords) -> Iterator[Entity]:
+    """Spans of the phrases of an index; the first label is the type."""
+    for match in index.find(words):
+        start, end = words.spans[match.first][0], words.spans[match.last - 1][1]
+        yield Entity(match.labels[0], text[start:end], start, end)
 
 
 def products(text: str, words: TextWords) -> Iterator[Entity]:
     """Well-known products; names that are everyday words only in their own spelling."""
-    for match in _PRODUCT_INDEX.find(words):
-        start, end = words.spans[match.first][0], words.spans[match.last - 1][1]
-        name = text[start:end]
-        if name in _CASED_PRODUCTS or " ".join(name.casefold().split()) in _UNCASED_PRODUCTS:
-            yield Entity("product", name, start, end)
+    for each in phrase_entities(_PRODUCT_INDEX, text, words):
+        uncased = " ".join(each.text.casefold().split())
+        if each.text in _CASED_PRODUCTS or uncased in _UNCASED_PRODUCTS:
+            yield each
 
 
 def pattern_entities(text: str) -> Iterator[Entity]:
@@ -379,7 +385,8 @@ class EntityFinder:
         head = head_of(text)
         words = split_words(head)
         found = itertools.chain(
-            self._phrase_entities(head, words),
+            phrase_entities(self._gazetteers, head, words),
+            phrase_entities(self._names, head, words),
             products(head, words),
             secrets(head),
             personal_entities(head, self._region),
@@ -393,12 +400,6 @@ class EntityFinder:
                 taken[entity.start : entity.end] = b"\1" * (entity.end - entity.start)
                 kept.append(entity)
         return tuple(sorted(kept, key=lambda entity: entity.start))
-
-    def _phrase_entities(self, text: str, words: TextWords) -> Iterator[Entity]:
-        for index in (self._gazetteers, self._names):
-            for match in index.find(words):
-                start, end = words.spans[match.first][0], words.spans[match.last - 1][1]
-                yield Entity(match.labels[0], text[start:end], start, end)
 
 
 def _precedence(entity: Entity) -> tuple[bool, int, int, int]:

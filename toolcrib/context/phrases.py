@@ -27,11 +27,6 @@ def word_lists() -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
-def word_list(name: str) -> list[str]:
-    """List with this name in `word_lists`."""
-    return word_lists()[name]
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
     """Phrase found in a text: its labels, and its words from `first` to before `last`."""

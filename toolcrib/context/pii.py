@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
-from toolcrib.context.phrases import Match, word_list, word_lists
+from toolcrib.context.phrases import Match, word_lists
 from toolcrib.records import Entity
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 
@@ -25,7 +25,7 @@ _UNSPACED_RUN = re.compile(r"(?<!\S)\S{12,}")
 _KEY_REST = re.compile(r"[\w+/=~-]*(?:\.[\w+/=~-]+)*")
 """Rest of a key behind its identifying prefix, such as the signature of a token."""
 
-_FORMATS = re.compile("|".join(word_list("secret_formats")))
+_FORMATS = re.compile("|".join(word_lists()["secret_formats"]))
 
 _IN_URL = re.compile(r"://[^\s:/@]{1,64}:([^\s@/]{1,128})@")
 
@@ -195,8 +195,8 @@ _AMERICAN = re.compile(r"\(?[2-9]\d{2}\)?[ .-]{0,2}[2-9]\d{2}[ .-]?\d{4}")
 _MIN_INTERNATIONAL_DIGITS, _MIN_UNGROUPED_DIGITS = 9, 11
 _MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
 
-_STREET = "|".join(word_list("streets"))
-_STREET_ENDING = "|".join(word_list("street_endings"))
+_STREET = "|".join(word_lists()["streets"])
+_STREET_ENDING = "|".join(word_lists()["street_endings"])
 _NAME = r"[^\W\d_][\w'.-]{0,20}"
 _CAPITAL = r"(?-i:(?![a-z]))"
 _ADDRESS = re.compile(
