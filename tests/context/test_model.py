@@ -17,11 +17,11 @@ from toolcrib.context.labels import label_sets
 from toolcrib.context.model import (
     MIN_FEATURE_TEXTS,
     MODEL_FILE,
+    TextReading,
     fit_context,
     fit_features,
     identity_of,
     read_context,
-    read_text,
     shipped_context,
     write_context,
 )
@@ -44,7 +44,7 @@ def fitted(own_sets):
 
 
 def predict(model, text):
-    return model.predict(DENSE.encode_query(text), read_text(text, FINDER.find(text)))
+    return model.predict(DENSE.encode_query(text), TextReading(text, FINDER.find(text)))
 
 
 def labels_of(model, text):
@@ -156,12 +156,8 @@ SMALL = Cues(
 TEXTS = ("get me apples", "get me a saw", "get me pears", "a saw for sale")
 
 
-def reading(text):
-    return read_text(text, FINDER.find(text))
-
-
 def features_fitted(texts=TEXTS, cues=SMALL):
-    return fit_features([reading(text) for text in texts], cues)
+    return fit_features(texts, cues)
 
 
 FITTED = features_fitted()
@@ -170,7 +166,7 @@ FITTED = features_fitted()
 def given_part(text, cues=SMALL):
     """The features before the words'."""
     features = features_fitted(("alone",), cues)
-    return features.of(reading(text))
+    return features.of(TextReading(text, FINDER.find(text)))
 
 
 def test_words_and_pairs_of_words_that_enough_texts_have_are_features():

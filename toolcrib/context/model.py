@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -78,18 +79,17 @@ ENTITY_FEATURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TextReading:
-    """Text prepared for features: its words, and the entities in it."""
+    """Text with the entities in it."""
 
-    words: TextWords
-    entities: tuple[Entity, ...]
-    letters: str
+    text: str
+    entities: Sequence[Entity]
 
-
-def read_text(text: str, entities: Iterable[Entity]) -> TextReading:
-    """Prepare a text for features."""
-    return TextReading(split_words(text), tuple(entities), text)
+    @cached_property
+    def words(self) -> TextWords:
+        """Words of the text, cut once."""
+        return split_words(self.text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,12 +115,12 @@ class TextFeatures:
         return np.concatenate([_given_features(reading, self.cues), words])
 
 
-def fit_features(readings: Sequence[TextReading], cues: Cues) -> TextFeatures:
+def fit_features(texts: Sequence[str], cues: Cues) -> TextFeatures:
     """Choose the features among the words of the texts."""
-    counts = Counter(gram for reading in readings for gram in _grams(reading.words))
+    counts = Counter(gram for text in texts for gram in _grams(split_words(text)))
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_WORD_FEATURES]
     kept = [gram for gram, count in frequent if count >= MIN_FEATURE_TEXTS]
-    rarity = [np.log(len(readings) / counts[gram]) + 1 for gram in kept]
+    rarity = [np.log(len(texts) / counts[gram]) + 1 for gram in kept]
     places = {gram: place for place, gram in enumerate(kept)}
     return TextFeatures(cues, places, np.array(rarity, dtype=np.float32))
 
@@ -162,7 +162,7 @@ def _flags(reading: TextReading, cues: Cues) -> list[float]:
 
     Of the remaining words: number, longest clause, words before small talk, and a question.
     """
-    text, count = reading.letters, len(reading.words.bare)
+    text, count = reading.text, len(reading.words.bare)
     capitals = [word for word in text.split() if len(word) > 2 and word.isupper()]  # noqa: PLR2004
     rest = remainder_of(reading.words, cues.indexes)
     flags = (
@@ -256,10 +256,9 @@ def fit_context(
     labelled = {field: with_others(field, sets) for field in stale}
     texts = list(dict.fromkeys(text for pairs in labelled.values() for text, _ in pairs))
     rows = {text: row for row, text in enumerate(texts)}
-    readings = [read_text(text, finder.find(text)) for text in texts]
-    features = base.features if base else fit_features(readings, cues)
+    features = base.features if base else fit_features(texts, cues)
     vectors = dense.encode_documents(texts)
-    extra = [features.of(reading) for reading in readings]
+    extra = [features.of(TextReading(text, finder.find(text))) for text in texts]
     for field, pairs in labelled.items():
         labels = tuple(sets[field].labels)
         places = [rows[text] for text, _ in pairs]
@@ -430,11 +429,15 @@ class SemanticDetector(HeuristicDetector):
         if query is None or query.dense is None:
             return super().detect(text, query, entities=entities, answer=answer)
         found = self._finder.find(head_of(text)) if entities else ()
+        # A follow-up is read with the earlier text, because its own words are few.
+        whole = head_of(query.text)
         try:
-            reading = self._reading(text, query.text, found)
+            present = found if query.text == text else self._finder.find(whole)
+            reading = TextReading(whole, present)
             predictions = self._predict(query.dense, reading)
             if own is not None and own.dense is not None and own.text != query.text:
-                predictions["smalltalk"] = self._smalltalk_alone(own, own.dense, found)
+                alone = TextReading(head_of(own.text), found)
+                predictions["smalltalk"] = self._smalltalk_alone(own.dense, alone)
         except EncoderError as error:
             logger.warning("the classifier of turns failed, and cues replace it: %s", error)
             return super().detect(text, query, entities=entities, answer=answer)
@@ -498,21 +501,18 @@ class SemanticDetector(HeuristicDetector):
         if not is_read and (urgency := self._urgency(words)).label == "high":
             labels["urgency"], confidences["urgency"] = urgency.label, urgency.confidence
 
-    def _smalltalk_alone(
-        self, own: EncodedQuery, vector: FloatArray, found: tuple[Entity, ...]
-    ) -> Prediction:
+    def _smalltalk_alone(self, vector: FloatArray, reading: TextReading) -> Prediction:
         """Small talk by a turn's own text, for a turn joined with an earlier message."""
-        reading = self._reading(own.text, own.text, found)
-        turns, fields = self._turn_classifiers[self._is_english(reading.letters)]
+        turns, fields = self._turn_classifiers[self._is_english(reading.text)]
         if "smalltalk" in fields:
-            return turns.predict(reading.letters)["smalltalk"]
+            return turns.predict(reading.text)["smalltalk"]
         judge = self._model.classifiers["smalltalk"]
         return judge.predict(vector, self._model.features.of(reading))
 
     def _predict(self, vector: FloatArray, reading: TextReading) -> dict[str, Prediction]:
         own = self._model.predict(vector, reading)
-        turns, fields = self._turn_classifiers[self._is_english(reading.letters)]
-        predictions = turns.predict(reading.letters) if fields else {}
+        turns, fields = self._turn_classifiers[self._is_english(reading.text)]
+        predictions = turns.predict(reading.text) if fields else {}
         return own | {field: predictions[field] for field in fields}
 
     def _smalltalk(
@@ -552,13 +552,6 @@ class SemanticDetector(HeuristicDetector):
         spoken = set(words.bare)
         is_theirs = not rest.smalltalk and spoken & USER_WORDS and not spoken & ASSISTANT_WORDS
         return None if kind == ASSISTANT and is_theirs else kind
-
-    def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> TextReading:
-        """Read a text; a follow-up with the earlier text, because its own words are few."""
-        if searched == text:
-            return read_text(head_of(text), found)
-        whole = head_of(searched)
-        return read_text(whole, self._finder.find(whole))
 
 
 def _predicted_fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
