@@ -28,9 +28,6 @@ MODE_WORDS = ("tool", "function", "response_format", "output_config", "schema", 
 REFUSED_OPTIONS = {"temperature": "temperature", "max_completion_tokens": "max_tokens"}
 """Options that some models refuse, by the word that names the option in the error."""
 
-OTHER_OPTIONS = {"max_tokens": "max_completion_tokens"}
-"""Options that take the place of refused ones."""
-
 SERVER_ERROR = 500
 NO_PROTOCOL = "it did not answer in its protocol"
 
@@ -172,8 +169,8 @@ class SdkChatModel(ABC):
             failure = failure_of(error)
             if failure.refused_option is not None:
                 given = self._options.pop(failure.refused_option, None)
-                if failure.refused_option in OTHER_OPTIONS and given is not None:
-                    self._options[OTHER_OPTIONS[failure.refused_option]] = given
+                if failure.refused_option == "max_tokens" and given is not None:
+                    self._options["max_completion_tokens"] = given
             raise failure from None
         return read_reply(self._reply, response, mode)
 

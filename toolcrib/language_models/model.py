@@ -588,13 +588,10 @@ def _close(chat: ChatModel) -> None:
         _EVENT_LOOP.run(chat.aclose())
 
 
-class _PromptFilter(logging.Filter):
+def _is_without_prompt(record: logging.LogRecord) -> bool:
     """Filter that keeps our prompts out of the debug logs of provider SDKs."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """True for records of other requests, and for records above the level DEBUG."""
-        return record.levelno > logging.DEBUG or record.thread != _EVENT_LOOP.thread
+    return record.levelno > logging.DEBUG or record.thread != _EVENT_LOOP.thread
 
 
 for _name in ("openai._base_client", "anthropic._base_client"):
-    logging.getLogger(_name).addFilter(_PromptFilter())
+    logging.getLogger(_name).addFilter(_is_without_prompt)
