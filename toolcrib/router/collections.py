@@ -41,13 +41,10 @@ class CollectionIndex:
 
     def similarity(self, query: FloatArray | None) -> dict[str, float]:
         """Highest cosine of a query to a description or example of each collection."""
-        near = dict.fromkeys(self.names, 0.0)
-        if query is None or not len(self.vectors):
-            return near
-        for owner, cosine in zip(self.owners, (self.vectors @ query).tolist(), strict=True):
-            name = self.collections[owner].name
-            near[name] = max(near[name], cosine)
-        return near
+        near = np.zeros(len(self.collections))
+        if query is not None:
+            np.maximum.at(near, np.array(self.owners, dtype=np.intp), self.vectors @ query)
+        return dict(zip(self.names, near.tolist(), strict=True))
 
     def within(self, scope: Scope | None) -> tuple[Collection, ...]:
         """Collections that a scope allows.
