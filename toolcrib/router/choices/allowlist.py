@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 from unicodedata import combining, normalize
 
 import yaml
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from toolcrib.context.phrases import PhraseIndex
 from toolcrib.errors import SourceError
@@ -39,24 +39,21 @@ class AllowedTable(FrozenModel):
     aliases: tuple[str, ...] = ()
 
 
+_Name = Annotated[str, BeforeValidator(str)]
+
+
+def _of_columns(given: Any) -> Any:
+    """Read a list as a table's columns."""
+    columns: Any = given or ()
+    return {"columns": columns} if isinstance(given, list | tuple | None) else given
+
+
 class Allowlist(FrozenModel):
     """Allowed tables by name; decisions drop other tables."""
 
-    tables: dict[str, AllowedTable] = Field(default_factory=dict[str, AllowedTable])
-
-    @field_validator("tables", mode="before")
-    @classmethod
-    def _table_of_columns(cls, given: Any) -> Any:
-        """Tables; a list stands for a table's columns."""
-        if not isinstance(given, Mapping):
-            return given
-        tables = cast("Mapping[str, Any]", given)
-        lists = (list, tuple, type(None))
-        made: dict[str, Any] = {
-            str(name): {"columns": table or ()} if isinstance(table, lists) else table
-            for name, table in tables.items()
-        }
-        return made
+    tables: dict[_Name, Annotated[AllowedTable, BeforeValidator(_of_columns)]] = Field(
+        default_factory=dict[str, AllowedTable]
+    )
 
     @cached_property
     def _indexes(self) -> tuple[PhraseIndex, PhraseIndex]:
