@@ -203,10 +203,8 @@ class LanguageModel:
             except LanguageModelError as error:
                 return error
 
-        async def ask_all() -> list[_Shape | LanguageModelError]:
-            return await asyncio.gather(*map(ask_one, prompts))
-
-        return _EVENT_LOOP.run(ask_all()).result()
+        pending = [_EVENT_LOOP.run(ask_one(each)) for each in prompts]
+        return [each.result() for each in pending]
 
     def try_ask(
         self,
