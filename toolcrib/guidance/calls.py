@@ -241,10 +241,9 @@ def _values(parameters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
 
 def _keep(parameters: Mapping[Any, Any]) -> dict[str, Any]:
     """Copy of the first part of the parameters."""
-    kept: dict[str, Any] = {}
-    for key, value in islice(parameters.items(), MAX_PARAMETERS):
-        is_plain = value is None or isinstance(value, bool | int | float)
-        kept[str(key)[:MAX_CALL_NAME_CHARS]] = (
-            value if is_plain else text_of(value)[:MAX_KEPT_CHARS]
-        )
-    return kept
+    return {
+        str(key)[:MAX_CALL_NAME_CHARS]: value
+        if isinstance(value, int | float | None)
+        else text_of(value)[:MAX_KEPT_CHARS]
+        for key, value in islice(parameters.items(), MAX_PARAMETERS)
+    }
