@@ -244,10 +244,7 @@ def _spaced_positions(owners: Labels, known: int) -> Labels:
 def _thresholds(
     sure: NDArray[np.float64], chosen: Labels, right: NDArray[np.bool_], known: int
 ) -> NDArray[np.float64]:
-    """Threshold of each label with the least cost on held-out texts.
-
-    A label with few such texts gets the common threshold.
-    """
+    """Threshold of each label with the least cost on held-out texts."""
     overall = _best_threshold(sure, right)
     thresholds = np.full(known, overall)
     for label in range(known):

@@ -158,10 +158,7 @@ def _given_features(reading: TextReading, cues: Cues) -> FloatArray:
 
 
 def _flags(reading: TextReading, cues: Cues) -> list[float]:
-    """Flags of marks, capitals, lines, length, small talk, and the remaining words.
-
-    Of the remaining words: number, longest clause, words before small talk, and a question.
-    """
+    """Flags of marks, capitals, lines, length, small talk, and the remaining words."""
     text, count = reading.text, len(reading.words.bare)
     capitals = [word for word in text.split() if len(word) > 2 and word.isupper()]  # noqa: PLR2004
     rest = remainder_of(reading.words, cues.indexes)

@@ -292,10 +292,7 @@ class LanguageModel:
 
 @dataclass(slots=True)
 class _Call:
-    """One call: its requests share a deadline, `until` by the monotonic clock.
-
-    `last_failure`: reason of the last failed request.
-    """
+    """One call: its requests share a deadline, `until` by the monotonic clock."""
 
     model: LanguageModel
     use: ModelUse

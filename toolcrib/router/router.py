@@ -98,10 +98,7 @@ every turn."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """Turn to decide, its budget, its collections in scope, and the caller's options.
-
-    `answer`: kind of answer, for a turn that answers the assistant's question.
-    """
+    """Turn to decide, its budget, its collections in scope, and the caller's options."""
 
     id: str
     turn: Turn
@@ -355,10 +352,7 @@ class Router:
         return context
 
     def _clause_needs(self, request: _Request) -> tuple[str, ...]:
-        """Need of each clause of a turn; empty if no clause begins with an order.
-
-        A clause with the need `act` but no order gets the need `?`.
-        """
+        """Need of each clause of a turn; empty if no clause begins with an order."""
         own, detector = excerpt(request.turn.text), request.detector
         parts = [own[start:end] for start, end in clauses(own)]
         parts = [part for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
@@ -444,7 +438,6 @@ class Router:
         return not any(is_above(each.sensitivity, turn.max_sensitivity) for each in known)
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:
-        """Vectors of messages, from the cache or encoded."""
         kept = ((text, self._message_vectors.get(text)) for text in texts)
         known = {text: vector for text, vector in kept if vector is not None}
         missing = [text for text in dict.fromkeys(texts) if text not in known]

@@ -294,7 +294,6 @@ class ToolStage:
         )
 
     def _kept_tools(self, selection: Selection) -> tuple[ToolHit, ...]:
-        """Tools that every route keeps."""
         hits = selection.result.tools
         if selection.is_everything:
             return hits

@@ -131,11 +131,7 @@ class AgentClassifier:
         return ModelDecision(made, failed, tuple(dict.fromkeys(lacking)), is_unknown)
 
     def _leanings(self) -> Sequence[str | None]:
-        """Target that each prompt favours, None for none.
-
-        With a prompt for each target but the fallback, these come first; otherwise the prompt
-        without a favourite comes first.
-        """
+        """Target that each prompt favours, None for none."""
         targets = self.targets
         others = [name for name in targets.targets if name != targets.fallback]
         ensemble = self.settings.ensemble
