@@ -380,10 +380,8 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
     if answer in {REFUSAL, RECALL}:
         return Estimate(answer, _SMALLTALK_CONFIDENCE)
     is_answer = answer is not None and has_reply(words, indexes)
-    if is_answer or is_command(words, indexes):
-        return Estimate(None, _SMALLTALK_CONFIDENCE)
     rest = remainder_of(words, indexes)
-    if not rest.smalltalk:
+    if is_answer or not rest.smalltalk or is_command(words, indexes):
         return Estimate(None, _SMALLTALK_CONFIDENCE)
     allowed = 1 + len(words.bare) // _WORDS_PER_ASIDE
     if (
@@ -406,15 +404,14 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
 
 def stated_intent(words: TextWords, indexes: CueIndexes) -> Match | None:
     """Opening that states the intent, past politeness; None without one, or with several."""
-    at: int | None = 0
-    while at is not None and at < len(words.bare):
+    at = 0
+    while at < len(words.bare):
         opening, polite = indexes.openings.at(words, at), indexes.politeness.at(words, at)
         if opening is not None and (polite is None or opening.last >= polite.last):
             return opening if len(opening.labels) == 1 else None
-        if polite is not None:
-            at = polite.last
-        else:
-            at = at + 1 if words.bare[at] in _CLAUSE_MARKS else None
+        if polite is None and words.bare[at] not in _CLAUSE_MARKS:
+            return None
+        at = at + 1 if polite is None else polite.last
     return None
 
 
@@ -592,9 +589,8 @@ class HeuristicDetector:
     def _sensitivity(
         self, words: TextWords, entities: tuple[Entity, ...]
     ) -> tuple[Sensitivity, Estimate]:
-        level, signals, by_entity = grade_sensitivity(
-            entities, self._cues.indexes.sensitivity.find(words)
-        )
+        phrases = self._cues.indexes.sensitivity.find(words)
+        level, signals, by_entity = grade_sensitivity(entities, phrases)
         by_level = _LEVEL_CONFIDENCES.get(level, _OTHER_LEVEL_CONFIDENCE)
         sure = _ENTITY_CONFIDENCE if by_entity else by_level
         return level, Estimate(level, sure, signals)
@@ -659,12 +655,8 @@ class HeuristicDetector:
         level = next((level for level, phrases in says.items() if phrases), None)
         if level is None:
             return Estimate("low", _NO_CUE_CONFIDENCE)
-        more = _NEXT_CUE_GAIN * (len(says[level]) - 1)
-        sure = (
-            _MAX_CUES_CONFIDENCE
-            if level == "calm"
-            else min(_ONE_CUE_CONFIDENCE + more, _MAX_CUES_CONFIDENCE)
-        )
+        more = math.inf if level == "calm" else _NEXT_CUE_GAIN * (len(says[level]) - 1)
+        sure = min(_ONE_CUE_CONFIDENCE + more, _MAX_CUES_CONFIDENCE)
         return Estimate(_LEVELS.get(level, level), sure, says[level][:3])
 
     def _need(self, words: TextWords, intent: Estimate) -> Estimate:
