@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -219,17 +219,15 @@ def weigh_targets(evidence: AgentEvidence, targets: Targets) -> dict[str, float]
     Evidence of the previous turn counts by the probability that this turn refers to it.
     """
     weights = dict.fromkeys(targets.targets, 0.0) | targets.always
-    for target, weight in _matching_weights(evidence.facts, targets):
-        weights[target] += weight
+    parts = [(evidence.facts, 1.0)]
     if evidence.before is not None and not evidence.facts & {"smalltalk", "meta"}:
         part = targets.beside + (targets.before - targets.beside) * evidence.reference_probability
-        for target, weight in _matching_weights(evidence.before.facts, targets):
-            weights[target] += part * weight
+        parts.append((evidence.before.facts, part))
+    for facts, part in parts:
+        for each in targets.heuristics:
+            if each.holds(facts):
+                weights[each.target] += part * each.weight
     return weights
-
-
-def _matching_weights(facts: frozenset[str], targets: Targets) -> Iterator[tuple[str, float]]:
-    return ((each.target, each.weight) for each in targets.heuristics if each.holds(facts))
 
 
 def decide_by_heuristics(evidence: AgentEvidence, targets: Targets) -> AgentDecision:
