@@ -124,9 +124,7 @@ class AgentClassifier:
         ]
         failed = len(leanings) - len(answers)
         is_unknown = len(answers) < sum(isinstance(reply, AgentAnswer) for reply in replies)
-        if not answers:
-            return ModelDecision(None, failed, named_unknown=is_unknown)
-        made = self._vote(answers, shown, until - time.monotonic())
+        made = self._vote(answers, shown, until - time.monotonic()) if answers else None
         lacking = (mark for each in answers for mark in missing_field_marks("agents", each))
         return ModelDecision(made, failed, tuple(dict.fromkeys(lacking)), is_unknown)
 
