@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -294,11 +295,9 @@ def _ip_addresses(text: str) -> Iterator[Entity]:
     for found in itertools.chain(_IPV4.finditer(text), _IPV6.finditer(text)):
         if _VERSION_WORD.search(text, max(0, found.start() - 12), found.start()):
             continue
-        try:
+        with suppress(ValueError):
             ipaddress.ip_interface(found[0])
-        except ValueError:
-            continue
-        yield entity_of("ip", found)
+            yield entity_of("ip", found)
 
 
 def _phones(text: str, region: str | None) -> Iterator[Entity]:

@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar, cast
@@ -534,10 +534,8 @@ def _python_values(text: str) -> Iterator[Any]:
     """Python literal between the outermost braces of a text."""
     begin, end = text.find("{"), text.rfind("}")
     if 0 <= begin < end:
-        try:
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             yield cast("object", ast.literal_eval(text[begin : end + 1]))
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return
 
 
 # -- the event loop of all models ------------------------------------------------------------

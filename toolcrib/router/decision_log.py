@@ -15,7 +15,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -296,14 +296,11 @@ class JsonLinesLog:
         from toolcrib.store.folder import file_lock
 
         lock = self.path.with_name(f"{self.path.name}.lock")
-        try:
-            with file_lock(lock, timeout_s=ROTATION_TIMEOUT_S):
-                # Another process may have rotated in the meantime.
-                if self._is_full(more):
-                    self._rotate()
-        except Timeout:
-            # An oversized file is better than a missing decision.
-            return
+        # An oversized file is better than a missing decision.
+        with suppress(Timeout), file_lock(lock, timeout_s=ROTATION_TIMEOUT_S):
+            # Another process may have rotated in the meantime.
+            if self._is_full(more):
+                self._rotate()
 
     def _is_full(self, more: int) -> bool:
         try:
