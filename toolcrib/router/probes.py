@@ -101,11 +101,8 @@ def file_suffix(attachment: Attachment) -> str:
 def file_kind(attachment: Attachment) -> FileKind | None:
     """Kind of an attachment by its suffix, else by its MIME type; None if both are unknown."""
     mime = attachment.mime[:MAX_FILE_NAME_CHARS].casefold()
-    for marks in ({file_suffix(attachment)}, {*LETTERS.findall(mime)}):
-        for kind in FILE_KINDS:
-            if not kind.marks.isdisjoint(marks):
-                return kind
-    return None
+    marks = {file_suffix(attachment)}, {*LETTERS.findall(mime)}
+    return next((kind for own in marks for kind in FILE_KINDS if kind.marks & own), None)
 
 
 # -- SQL ---------------------------------------------------------------------------------------
