@@ -21,7 +21,7 @@ from pydantic import (
 
 from toolcrib.errors import require_type
 from toolcrib.records.answers import ToolSelection
-from toolcrib.records.codec import UNLESS_EMPTY, FrozenModel, Milliseconds, Score
+from toolcrib.records.codec import UNLESS_EMPTY, FrozenModel, Milliseconds, Score, is_object
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
 
@@ -61,7 +61,7 @@ class Message(BaseModel):
         if not isinstance(value, list):
             return value
         parts = cast("list[Any]", value)
-        texts = [cast("dict[str, Any]", part).get("text") for part in parts if _is_dict(part)]
+        texts = [part.get("text") for part in parts if is_object(part)]
         return "\n".join(text for text in texts if isinstance(text, str))
 
 
@@ -234,9 +234,9 @@ class Turn(FrozenModel):
     @model_validator(mode="before")
     @classmethod
     def _keep_readable(cls, fields: Any) -> Any:
-        if not _is_dict(fields):
+        if not is_object(fields):
             return fields
-        kept = dict(cast("dict[str, Any]", fields))
+        kept = dict(fields)
         if isinstance(history := kept.get("history"), list | tuple):
             kept["history"] = newest_messages(list(cast("list[Any]", history)))
         if "attachments" in kept:
@@ -250,7 +250,7 @@ def newest_messages(history: list[Any]) -> list[Any]:
     """Newest messages, after the last older command of a user (`/caps:off`), if any."""
     older, newest = history[:-MAX_HISTORY_MESSAGES], history[-MAX_HISTORY_MESSAGES:]
     for message in reversed(older):
-        given = message if _is_dict(message) else getattr(message, "__dict__", {})
+        given = message if is_object(message) else getattr(message, "__dict__", {})
         text = given.get("content")
         is_command = isinstance(text, str) and text.lstrip()[:6].casefold() == COMMAND_PREFIX
         if is_command and given.get("role", "user") == "user":
@@ -270,10 +270,6 @@ def _readable(given: Any) -> tuple[list[Attachment], int]:
         with suppress(ValidationError):
             found.append(Attachment.model_validate(named))
     return found, len(entries) - len(found)
-
-
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 @dataclass(frozen=True, slots=True)
