@@ -131,11 +131,10 @@ def read_yaml(
     """
     import yaml
 
-    safe, plain = (
-        getattr(yaml, f"C{kind.__name__}", kind) for kind in (yaml.SafeLoader, yaml.BaseLoader)
-    )
+    kind = yaml.BaseLoader if texts_only else yaml.SafeLoader
+    loader = getattr(yaml, f"C{kind.__name__}", kind)
     try:
-        found: Any = yaml.load(Path(file).read_text("utf-8"), plain if texts_only else safe)  # noqa: S506 -- both build plain data only
+        found: Any = yaml.load(Path(file).read_text("utf-8"), loader)  # noqa: S506 -- both build plain data only
         return model.model_validate(found)
     except OSError as error:
         raise SettingsError(f"cannot read {what} {str(file)!r}: {error.strerror}") from error

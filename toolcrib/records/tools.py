@@ -13,6 +13,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.alias_generators import to_snake
 
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, FrozenModel
 from toolcrib.records.scope import Sensitivity
@@ -50,9 +51,7 @@ MCP_DEFAULTS = {
 }
 """Value of a missing hint, by MCP; a read-only tool destroys nothing."""
 
-_SNAKE_CASE_HINTS = {
-    name: "".join(f"_{c.lower()}" if c.isupper() else c for c in name) for name in MCP_DEFAULTS
-}
+_SNAKE_CASE_HINTS = {name: to_snake(name) for name in MCP_DEFAULTS}
 """Spelling of each hint in the Python SDK and in hand-written files."""
 
 
