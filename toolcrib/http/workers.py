@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 _Result = TypeVar("_Result")
 
@@ -65,8 +65,8 @@ class _Tenant:
 class _Pool:
     """Threads for one kind of work; for one event loop.
 
-    At most `threads` jobs run at once, `per_tenant` of one tenant. `abandoned_jobs`: number of jobs
-    without a waiting request.
+    At most `threads` jobs run at once, `per_tenant` of one tenant. `abandoned_jobs`: unfinished
+    jobs without a waiting request.
     """
 
     def __init__(self, name: str, threads: int, *, per_tenant: int, paused: int = 0) -> None:
@@ -75,25 +75,24 @@ class _Pool:
         self._per_tenant = per_tenant
         self._tenants: dict[str, _Tenant] = {}
         self._closing = False
-        self.abandoned_jobs = 0
+        self.abandoned_jobs = set[Future[Any]]()
 
     async def run(self, work: Callable[[], _Result], owner: Owner = SERVICE_OWNER) -> _Result:
         """Run work in its turn; raises the work's error."""
-        loop = asyncio.get_running_loop()
         await self._turn(owner)
         job = self._executor.submit(work)
 
         def end_job(_job: Future[_Result]) -> None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._end, owner.namespace)
+                self._loop.call_soon_threadsafe(self._end, owner.namespace)
 
         job.add_done_callback(end_job)
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
-            # The request was cancelled: drop the job if it has not begun.
-            if not job.done():
-                self._abandon(loop, job)
+            # The request was cancelled, and with it the job if it has not begun.
+            self.abandoned_jobs.add(job)
+            job.add_done_callback(self.abandoned_jobs.discard)
             raise
 
     def give_way(self, owner: Owner) -> None:
@@ -151,17 +150,6 @@ class _Pool:
             elif not tenant.begun_jobs:
                 del self._tenants[name]
 
-    def _abandon(self, loop: asyncio.AbstractEventLoop, job: Future[_Result]) -> None:
-        def count_down() -> None:
-            self.abandoned_jobs -= 1
-
-        def end_job(_job: Future[_Result]) -> None:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(count_down)
-
-        self.abandoned_jobs += 1
-        job.add_done_callback(end_job)
-
 
 class Workers:
     """Thread pools for reading, writing, and converting documents.
@@ -181,7 +169,7 @@ class Workers:
     @property
     def abandoned_jobs(self) -> int:
         """Number of jobs without a waiting request."""
-        return sum(each.abandoned_jobs for each in self._pools)
+        return sum(len(each.abandoned_jobs) for each in self._pools)
 
     def close(self) -> None:
         """Wait until all running work is done."""
