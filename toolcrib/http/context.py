@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from starlette.datastructures import Headers
+
 from toolcrib.access.keys import ANYONE, Caller, intersection
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.crib import Crib
@@ -171,11 +173,8 @@ def context_of(scope: Mapping[str, Any]) -> RequestContext:
 
 
 def header(scope: Mapping[str, Any], name: str) -> str | None:
-    """Value of a header with a lower-case name; None without the header."""
-    key = name.encode()
-    return next(
-        (value.decode("latin-1") for given, value in scope["headers"] if given == key), None
-    )
+    """Value of a header; None without the header."""
+    return Headers(raw=scope["headers"]).get(name)
 
 
 def media_type(scope: Mapping[str, Any]) -> str:
