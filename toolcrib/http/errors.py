@@ -31,20 +31,20 @@ HTTP_PROBLEMS = {
 """Slug and title of problems that are HTTP's own, by status."""
 
 
-class InvalidRequestError(QueryError):
-    """Invalid request; `faults` are pairs of place and reason."""
-
-    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
-        self.faults = tuple(faults[:MAX_BODY_FAULTS])
-        super().__init__("; ".join(f"{place}: {reason}" for place, reason in self.faults))
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Fault of an invalid request."""
 
     place: str
     reason: str
+
+
+class InvalidRequestError(QueryError):
+    """Invalid request; `faults` are pairs of place and reason."""
+
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        self.faults = tuple(Fault(*each) for each in faults[:MAX_BODY_FAULTS])
+        super().__init__("; ".join(f"{each.place}: {each.reason}" for each in self.faults))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,6 @@ class ProblemBody:
     def of(cls, error: Exception, request_id: str) -> Self:
         """Problem of an error."""
         row, after = problem_of(error), retry_after(error)
-        is_invalid = isinstance(error, InvalidRequestError)
         return cls.make(
             slug_of(type(error)),
             row.title,
@@ -81,7 +80,7 @@ class ProblemBody:
             public_text(error),
             request_id,
             nearest=getattr(error, "nearest", None),
-            errors=tuple(Fault(*each) for each in error.faults) if is_invalid else None,
+            errors=error.faults if isinstance(error, InvalidRequestError) else None,
             retry_after_s=None if after is None else round(after, 3),
         )
 

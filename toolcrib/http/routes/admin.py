@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,10 +116,6 @@ async def describe_me(context: RequestContext) -> Response:
 
 # -- keys ------------------------------------------------------------------------------------
 
-ADMIN_KEY_MESSAGE = (
-    "a key with the access admin is made by `toolcrib keys create NAME --admin` alone"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class KeyList:
@@ -156,7 +152,9 @@ async def create_key(context: RequestContext, body: KeyBody) -> Response:
     """Make a key that reads or writes."""
     if body.grant.access == "admin":
         # Otherwise a stolen key could make keys that outlive it.
-        raise ForbiddenError(ADMIN_KEY_MESSAGE)
+        raise ForbiddenError(
+            "a key with the access admin is made by `toolcrib keys create NAME --admin` alone"
+        )
     days = body.expires_days
     expires_at = None if days is None else time.time() + days * DAY_S
     make = partial(_ring(context).create, body.name, body.grant, expires_at)
@@ -266,6 +264,9 @@ class SwitchBody(Body):
 
 ServerId = Annotated[Identifier, Field(description="Name of a server, slashes and all.")]
 
+SERVERS_LOCK = "/servers"
+"""Lock of the file of servers; no namespace has this name."""
+
 MAX_LISTED_CALLS = 1_000
 
 
@@ -336,7 +337,7 @@ async def add_servers(context: RequestContext, body: ServersBody) -> Response:
         servers = servers_of(source)
         if not servers:
             raise QueryError("the document names no MCP servers; put them under 'mcpServers'")
-        with _lock_of_servers(context):
+        with context.state.lock(SERVERS_LOCK):
             file = _server_file(context)
             found = ServerImport(file.servers)
             for name, raw in servers.items():
@@ -362,18 +363,13 @@ async def _edit(context: RequestContext, name: str, edit: Callable[[ServerFile],
     """Edit a server of the gateway's file."""
 
     def work() -> None:
-        with _lock_of_servers(context):
+        with context.state.lock(SERVERS_LOCK):
             file = _server_file(context)
             if name not in file.servers:
                 raise HTTPException(404, "there is no such server")
             file.write(edit(file))
 
     await context.run(work)
-
-
-def _lock_of_servers(context: RequestContext) -> AbstractContextManager[Any]:
-    # No namespace has this name.
-    return context.state.lock("/servers")
 
 
 def _server_file(context: RequestContext) -> ServerFile:
