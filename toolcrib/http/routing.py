@@ -9,7 +9,8 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeAlias, get_origin, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import from_json
@@ -88,7 +89,7 @@ QueryText = Annotated[
 ]
 """Text with more than white space, by the definitions of Python and of JavaScript."""
 
-Call: TypeAlias = Callable[..., Awaitable[Response | None]]
+Call: TypeAlias = Callable[..., Awaitable[object]]
 
 
 @dataclass(frozen=True)
@@ -96,17 +97,16 @@ class Endpoint:
     """Operation, documented by the docstring of `call` and typed by its annotations.
 
     `call` takes the context, and as annotated the path's parameter, `query` and `body`; it returns
-    None for an answer of 204. `upload` handles a body of JSON Lines, and takes its query and the
-    request. `answer`: type of a successful answer; None without a body, or for a `media_type` other
-    than JSON. `errors`: in addition to those of every endpoint. `writes` requires a key that may
-    write, `administers` a key with the access `admin`.
+    a record, None for an answer of 204, or a response that is annotated with its record's type.
+    `upload` handles a body of JSON Lines, and takes its query and the request. `errors`: in
+    addition to those of every endpoint. `writes` requires a key that may write, `administers` a key
+    with the access `admin`.
     """
 
     method: Literal["GET", "POST", "DELETE"]
     path: str
     call: Call
     tag: str
-    answer: Any = None
     errors: tuple[type[ToolcribError], ...] = ()
     writes: bool = False
     administers: bool = False
@@ -117,6 +117,14 @@ class Endpoint:
     def takes(self) -> dict[str, Any]:
         """Types of the parameters, by name, in order."""
         return _parameters(self.call)
+
+    @cached_property
+    def answer(self) -> Any:
+        """Type of a successful answer; None without a body, or with one that is not JSON."""
+        kind = get_type_hints(self.call, include_extras=True)["return"]
+        if get_origin(kind) is Annotated:
+            return get_args(kind)[1]
+        return None if kind in {NoneType, Response} else kind
 
     @cached_property
     def upload_query(self) -> Any:
@@ -213,7 +221,10 @@ async def _respond(endpoint: Endpoint, context: RequestContext, request: Request
         given: list[Any] = [_query(query, request), request]
     else:
         call, given = endpoint.call, await _arguments(endpoint, context, request)
-    return await call(context, *given) or Response(status_code=204)
+    made = await call(context, *given)
+    if made is None:
+        return Response(status_code=204)
+    return made if isinstance(made, Response) else answer(made)
 
 
 async def _arguments(endpoint: Endpoint, context: RequestContext, request: Request) -> list[Any]:

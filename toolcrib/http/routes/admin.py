@@ -35,7 +35,7 @@ from toolcrib.errors import (
 )
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
-from toolcrib.http.routing import Body, Endpoint, Identifier, answer, strict_config
+from toolcrib.http.routing import Body, Endpoint, Identifier, strict_config
 from toolcrib.http.state import ServiceState
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import servers_of, variables_of
@@ -54,16 +54,16 @@ class Alive:
     status: Literal["ok"] = "ok"
 
 
-async def is_alive(context: RequestContext) -> Response:  # noqa: ARG001 -- needs no context
+async def is_alive(context: RequestContext) -> Alive:  # noqa: ARG001 -- needs no context
     """Answer that the process is alive."""
-    return answer(Alive())
+    return Alive()
 
 
-async def is_ready(context: RequestContext) -> Response:
+async def is_ready(context: RequestContext) -> ServiceInfo:
     """Check that requests can be answered: store, model and index."""
     if context.state.draining:
         raise ServiceUnavailableError("the service is stopping", retry_after_s=1.0)
-    return answer(await context.state.readiness.info(context.state.settings.service.timeout_s))
+    return await context.state.readiness.info(context.state.settings.service.timeout_s)
 
 
 def watch(state: ServiceState) -> None:
@@ -108,10 +108,10 @@ class Me:
     scope: Scope
 
 
-async def describe_me(context: RequestContext) -> Response:
+async def describe_me(context: RequestContext) -> Me:
     """Describe the caller's key and its grant."""
     grant, name = context.caller.grant, context.caller.name
-    return answer(Me(name, grant.access, grant.namespaces, context.namespace, context.scope()))
+    return Me(name, grant.access, grant.namespaces, context.namespace, context.scope())
 
 
 # -- keys ------------------------------------------------------------------------------------
@@ -142,13 +142,13 @@ class NewKey:
     text: str
 
 
-async def list_keys(context: RequestContext) -> Response:
+async def list_keys(context: RequestContext) -> KeyList:
     """List the service's keys, never their texts."""
     keys = await context.run(_ring(context).list)
-    return answer(KeyList(tuple(key.listing(time.time()) for key in keys)))
+    return KeyList(tuple(key.listing(time.time()) for key in keys))
 
 
-async def create_key(context: RequestContext, body: KeyBody) -> Response:
+async def create_key(context: RequestContext, body: KeyBody) -> NewKey:
     """Make a key that reads or writes."""
     if body.grant.access == "admin":
         # Otherwise a stolen key could make keys that outlive it.
@@ -159,7 +159,7 @@ async def create_key(context: RequestContext, body: KeyBody) -> Response:
     expires_at = None if days is None else time.time() + days * DAY_S
     make = partial(_ring(context).create, body.name, body.grant, expires_at)
     key, text = await context.run(make)
-    return answer(NewKey(key.listing(time.time()), text))
+    return NewKey(key.listing(time.time()), text)
 
 
 async def revoke_key(
@@ -204,9 +204,9 @@ class VerdictBody(Body):
         return digest
 
 
-async def list_quarantine(context: RequestContext) -> Response:
+async def list_quarantine(context: RequestContext) -> HeldTools:
     """List the quarantined tools, with findings of the audit."""
-    return answer(await context.run(lambda: HeldTools(_held_in_scope(context))))
+    return await context.run(lambda: HeldTools(_held_in_scope(context)))
 
 
 def _held_in_scope(context: RequestContext) -> tuple[Held, ...]:
@@ -277,11 +277,11 @@ class ActivityQuery:
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED_CALLS)] = 50
 
 
-async def get_activity(context: RequestContext, query: ActivityQuery) -> Response:
+async def get_activity(context: RequestContext, query: ActivityQuery) -> GatewayActivity:
     """Show servers and calls of a gateway; empty for keys that may not write or see all."""
     if not context.sees_activity:
-        return answer(GatewayActivity())
-    return answer(await context.run(lambda: context.state.activity.read(query.limit)))
+        return GatewayActivity()
+    return await context.run(lambda: context.state.activity.read(query.limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +315,10 @@ class AddedServers:
     notes: tuple[str, ...]
 
 
-async def list_servers(context: RequestContext) -> Response:
+async def list_servers(context: RequestContext) -> ServerList:
     """List the servers of the gateway's `mcp.json`, without possible secrets."""
     if context.state.settings.service.gateway_config is None:
-        return answer(ServerList(editable=False))
+        return ServerList(editable=False)
 
     def read() -> ServerList:
         servers = _server_file(context).servers
@@ -326,10 +326,10 @@ async def list_servers(context: RequestContext) -> Response:
         env = dict.fromkeys(variables_of(servers), "")
         return ServerList(editable=True, servers=tuple(listed_servers(servers, env)))
 
-    return answer(await context.run(read))
+    return await context.run(read)
 
 
-async def add_servers(context: RequestContext, body: ServersBody) -> Response:
+async def add_servers(context: RequestContext, body: ServersBody) -> AddedServers:
     """Add servers to the gateway's `mcp.json`; a running gateway starts them a moment later."""
     source = Source.of_document("the request", body.document)
 
@@ -346,7 +346,7 @@ async def add_servers(context: RequestContext, body: ServersBody) -> Response:
         variables = {name: tuple(places) for name, places in found.variables.items()}
         return AddedServers(tuple(found.added), tuple(found.same), variables, tuple(found.notes))
 
-    return answer(await context.run(add))
+    return await context.run(add)
 
 
 async def switch_server(context: RequestContext, name: ServerId, body: SwitchBody) -> None:
@@ -403,9 +403,9 @@ class ReportFiles:
     reports: tuple[ReportFile, ...]
 
 
-async def list_reports(context: RequestContext) -> Response:
+async def list_reports(context: RequestContext) -> ReportFiles:
     """List the evaluation reports, newest first; only for keys that see all tools."""
-    return answer(await context.run(lambda: ReportFiles(_reports(context))))
+    return await context.run(lambda: ReportFiles(_reports(context)))
 
 
 def _reports(context: RequestContext) -> tuple[ReportFile, ...]:
@@ -457,10 +457,10 @@ class UndoBody(Body):
     what: Identifier
 
 
-async def get_learning(context: RequestContext) -> Response:
+async def get_learning(context: RequestContext) -> LearningStatus:
     """Show the lessons, their keys and their value; for keys that may write everything."""
     _require_all(context)
-    return answer(await context.read(lambda crib: crib.learning_status()))
+    return await context.read(lambda crib: crib.learning_status())
 
 
 async def switch_learning(context: RequestContext, body: SwitchBody) -> None:
@@ -469,16 +469,16 @@ async def switch_learning(context: RequestContext, body: SwitchBody) -> None:
     await context.write(lambda crib: crib.switch_learning(on=body.on))
 
 
-async def replay_learning(context: RequestContext) -> Response:
+async def replay_learning(context: RequestContext) -> LearningStatus:
     """Replay past requests; lessons of a server that help go live, the others into shadow."""
     _require_all(context)
-    return answer(await context.write(lambda crib: crib.replay_learning()))
+    return await context.write(lambda crib: crib.replay_learning())
 
 
-async def undo_learning(context: RequestContext, body: UndoBody) -> Response:
+async def undo_learning(context: RequestContext, body: UndoBody) -> Undone:
     """Undo the lessons of a day, a key or a tool."""
     _require_all(context)
-    return answer(Undone(await context.write(lambda crib: crib.undo_learning(body.what))))
+    return Undone(await context.write(lambda crib: crib.undo_learning(body.what)))
 
 
 def _require_all(context: RequestContext) -> None:
@@ -489,39 +489,31 @@ def _require_all(context: RequestContext) -> None:
 
 
 LEARNING, QUARANTINE, KEYS = "/v1/learning", "/v1/quarantine", "/v1/keys"
-SERVERS, BROKEN = "/v1/servers", (SourceError,)
-OFF = (LearningOffError,)
+SERVERS, SERVER = "/v1/servers", "/v1/servers/{name:path}"
+OFF, BROKEN = (LearningOffError,), (SourceError,)
 JUDGE_ERRORS = (UnknownToolError, ToolChangedError)
 
 ENDPOINTS = (
-    Endpoint("GET", LEARNING, get_learning, "learning", LearningStatus, OFF),
-    Endpoint("POST", LEARNING, switch_learning, "learning", None, OFF, writes=True),
+    Endpoint("GET", LEARNING, get_learning, "learning", OFF),
+    Endpoint("POST", LEARNING, switch_learning, "learning", OFF, writes=True),
+    Endpoint("POST", LEARNING + "/replay", replay_learning, "learning", OFF, writes=True),
+    Endpoint("POST", LEARNING + "/undo", undo_learning, "learning", OFF, writes=True),
+    Endpoint("GET", QUARANTINE, list_quarantine, "quarantine"),
     Endpoint(
-        "POST", LEARNING + "/replay", replay_learning, "learning", LearningStatus, OFF, writes=True
+        "POST", QUARANTINE + "/{id:path}", judge_tool, "quarantine", JUDGE_ERRORS, writes=True
     ),
-    Endpoint("POST", LEARNING + "/undo", undo_learning, "learning", Undone, OFF, writes=True),
-    Endpoint("GET", QUARANTINE, list_quarantine, "quarantine", HeldTools),
-    Endpoint(
-        "POST", QUARANTINE + "/{id:path}", judge_tool, "quarantine", None, JUDGE_ERRORS, writes=True
-    ),
-    Endpoint("GET", SERVERS, list_servers, "gateway", ServerList, BROKEN, administers=True),
-    Endpoint("POST", SERVERS, add_servers, "gateway", AddedServers, BROKEN, administers=True),
-    Endpoint(
-        "POST", SERVERS + "/{name:path}", switch_server, "gateway", None, BROKEN, administers=True
-    ),
-    Endpoint(
-        "DELETE", SERVERS + "/{name:path}", remove_server, "gateway", None, BROKEN, administers=True
-    ),
-    Endpoint("GET", "/v1/activity", get_activity, "gateway", GatewayActivity),
-    Endpoint("GET", "/v1/me", describe_me, "keys", Me),
-    Endpoint("GET", KEYS, list_keys, "keys", KeyList, administers=True),
-    Endpoint("POST", KEYS, create_key, "keys", NewKey, administers=True),
+    Endpoint("GET", SERVERS, list_servers, "gateway", BROKEN, administers=True),
+    Endpoint("POST", SERVERS, add_servers, "gateway", BROKEN, administers=True),
+    Endpoint("POST", SERVER, switch_server, "gateway", BROKEN, administers=True),
+    Endpoint("DELETE", SERVER, remove_server, "gateway", BROKEN, administers=True),
+    Endpoint("GET", "/v1/activity", get_activity, "gateway"),
+    Endpoint("GET", "/v1/me", describe_me, "keys"),
+    Endpoint("GET", KEYS, list_keys, "keys", administers=True),
+    Endpoint("POST", KEYS, create_key, "keys", administers=True),
     Endpoint("DELETE", KEYS + "/{id}", revoke_key, "keys", administers=True),
-    Endpoint("GET", "/v1/reports", list_reports, "reports", ReportFiles),
+    Endpoint("GET", "/v1/reports", list_reports, "reports"),
     Endpoint("GET", "/v1/reports/{name}", get_report, "reports", media_type="text/html"),
-    Endpoint("GET", "/healthz", is_alive, "health", Alive, HEALTH_ERRORS),
-    Endpoint("GET", "/readyz", is_ready, "health", ServiceInfo, (*HEALTH_ERRORS, *UNAVAILABLE)),
-    Endpoint(
-        "GET", "/metrics", read_metrics, "health", None, HEALTH_ERRORS, media_type="text/plain"
-    ),
+    Endpoint("GET", "/healthz", is_alive, "health", HEALTH_ERRORS),
+    Endpoint("GET", "/readyz", is_ready, "health", (*HEALTH_ERRORS, *UNAVAILABLE)),
+    Endpoint("GET", "/metrics", read_metrics, "health", HEALTH_ERRORS, media_type="text/plain"),
 )

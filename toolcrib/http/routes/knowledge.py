@@ -110,10 +110,10 @@ class CollectionsBody(Body):
     collections: list[CollectionBody]
 
 
-async def list_collections(context: RequestContext) -> Response:
+async def list_collections(context: RequestContext) -> CollectionList:
     """List the collections in scope, with their numbers of passages."""
     scope = context.scope()
-    return answer(await context.read(lambda crib: _collections(crib, scope)))
+    return await context.read(lambda crib: _collections(crib, scope))
 
 
 def _collections(crib: Crib, scope: Scope) -> CollectionList:
@@ -125,7 +125,7 @@ def _collections(crib: Crib, scope: Scope) -> CollectionList:
     )
 
 
-async def put_collections(context: RequestContext, body: CollectionsBody) -> Response:
+async def put_collections(context: RequestContext, body: CollectionsBody) -> CollectionList:
     """Add collections, or replace them; all or none."""
     scope = context.scope()
 
@@ -139,7 +139,7 @@ async def put_collections(context: RequestContext, body: CollectionsBody) -> Res
         crib.add_collections(*given)
         return _collections(crib, scope)
 
-    return answer(await context.write(work))
+    return await context.write(work)
 
 
 async def delete_collection(
@@ -277,7 +277,9 @@ class DocumentsBody(Body):
 _SAME_NAME = "an earlier document of the request has this name; give each document its own name"
 
 
-async def put_documents(context: RequestContext, body: DocumentsBody) -> Response:
+async def put_documents(
+    context: RequestContext, body: DocumentsBody
+) -> Annotated[Response, IndexReport]:
     """Write documents into a collection; the report lists refused ones."""
     scope, name = context.scope(), body.collection
     await context.read(lambda crib: _require_writable(crib, [name], scope))
@@ -390,13 +392,13 @@ class RemoveBody(Body):
     documents: list[str] = Field(min_length=1)
 
 
-async def delete_documents(context: RequestContext, body: RemoveBody) -> Response:
+async def delete_documents(context: RequestContext, body: RemoveBody) -> Removed:
     """Remove documents from a collection; unknown names are ignored."""
     scope = context.scope()
     removed = await context.write(
         lambda crib: _remove(crib, body.collection, body.documents, scope)
     )
-    return answer(Removed(removed))
+    return Removed(removed)
 
 
 # -- search ----------------------------------------------------------------------------------
@@ -415,7 +417,7 @@ class KnowledgeBody(Body):
     context: Context | None = None
 
 
-async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Response:
+async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> KnowledgeResult:
     """Find the passages that answer a question, in the collections that fit."""
     scope = context.scope(body.scope)
     options = body.model_dump(include={"query", "k", "collections", "token_budget"})
@@ -423,44 +425,23 @@ async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Respon
         lambda crib: crib.find_knowledge(**options, scope=scope, context=body.context)
     )
     context.record_answer({}, verdict=found.verdict, degraded=found.degraded, text=body.query)
-    return answer(found)
+    return found
 
 
-KNOWLEDGE_TAG = "knowledge"
-COLLECTION_ERRORS = (UnknownCollectionError,)
+UNKNOWN = (UnknownCollectionError,)
+COLLECTIONS, DOCUMENTS = "/v1/collections", "/v1/documents"
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/collections", list_collections, KNOWLEDGE_TAG, CollectionList),
+    Endpoint("GET", COLLECTIONS, list_collections, "knowledge"),
+    Endpoint("POST", COLLECTIONS, put_collections, "knowledge", writes=True),
     Endpoint(
-        "POST", "/v1/collections", put_collections, KNOWLEDGE_TAG, CollectionList, writes=True
+        "DELETE", COLLECTIONS + "/{name}", delete_collection, "knowledge", UNKNOWN, writes=True
     ),
     Endpoint(
-        "DELETE",
-        "/v1/collections/{name}",
-        delete_collection,
-        KNOWLEDGE_TAG,
-        None,
-        COLLECTION_ERRORS,
-        writes=True,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/documents",
-        put_documents,
-        KNOWLEDGE_TAG,
-        IndexReport,
-        (MissingExtraError,),
+        *("POST", DOCUMENTS, put_documents, "knowledge", (MissingExtraError,)),
         writes=True,
         upload=upload_documents,
     ),
-    Endpoint(
-        "DELETE",
-        "/v1/documents",
-        delete_documents,
-        KNOWLEDGE_TAG,
-        Removed,
-        COLLECTION_ERRORS,
-        writes=True,
-    ),
-    Endpoint("POST", "/v1/knowledge/search", find_knowledge, KNOWLEDGE_TAG, KnowledgeResult),
+    Endpoint("DELETE", DOCUMENTS, delete_documents, "knowledge", UNKNOWN, writes=True),
+    Endpoint("POST", "/v1/knowledge/search", find_knowledge, "knowledge"),
 )

@@ -159,7 +159,7 @@ class FoundTools(FindResult):
     left_out: Annotated[tuple[LeftOut, ...], Field(exclude_if=lambda _: False)] = ()
 
 
-async def find_tools(context: RequestContext, body: SearchBody) -> Response:
+async def find_tools(context: RequestContext, body: SearchBody) -> Annotated[Response, FoundTools]:
     """Find the tools that fit a query, best first, with the gate's verdict on them."""
     given: dict[str, Any] = {each.name: getattr(body, each.name) for each in fields(SearchOptions)}
     given["scope"] = context.scope(body.scope)
@@ -231,7 +231,7 @@ class ToolReport(IndexReport):
     quarantined: tuple[Held, ...] = ()
 
 
-async def index_tools(context: RequestContext, body: IndexBody) -> Response:
+async def index_tools(context: RequestContext, body: IndexBody) -> Annotated[Response, ToolReport]:
     """Write new and changed tools.
 
     Unchanged tools are skipped. A tool that is invalid or out of the key's scope is refused in the
@@ -442,7 +442,7 @@ class ListBody(Body):
     order: ListOrder = "store"
 
 
-async def list_tools(context: RequestContext, query: ListQuery) -> Response:
+async def list_tools(context: RequestContext, query: ListQuery) -> ToolPage:
     """List the tools in scope, with disabled ones, page by page in the store's order."""
     where = all_of(
         AnyOf("server", query.server) if query.server else None,
@@ -452,7 +452,7 @@ async def list_tools(context: RequestContext, query: ListQuery) -> Response:
     return await list_some(context, body)
 
 
-async def list_some(context: RequestContext, body: ListBody) -> Response:
+async def list_some(context: RequestContext, body: ListBody) -> ToolPage:
     """List the tools in scope that match a filter, in the store's order or another."""
     scope = context.scope(body.scope)
     calls = Counter[str]()
@@ -469,7 +469,7 @@ async def list_some(context: RequestContext, body: ListBody) -> Response:
     page = await context.read(look)
     shown = page[: body.limit]
     more = shown[-1].id if len(page) > body.limit else None
-    return answer(ToolPage(tuple(shown), more, {t.id: calls[t.id] for t in shown if calls[t.id]}))
+    return ToolPage(tuple(shown), more, {t.id: calls[t.id] for t in shown if calls[t.id]})
 
 
 def _count_calls(context: RequestContext) -> Counter[str]:
@@ -499,10 +499,10 @@ def _ranked_tools(
     return ranked[ids.index(body.cursor) + 1 :]
 
 
-async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
+async def get_tool(context: RequestContext, tool_id: ToolId) -> ToolSpec:
     """Get the whole specification of a tool."""
     scope = context.scope()
-    return answer(await context.read(lambda crib: crib.get_tool(tool_id, scope=scope)))
+    return await context.read(lambda crib: crib.get_tool(tool_id, scope=scope))
 
 
 class LinksBody(Body):
@@ -514,10 +514,10 @@ class LinksBody(Body):
     scope: Scope | None = None
 
 
-async def find_links(context: RequestContext, body: LinksBody) -> Response:
+async def find_links(context: RequestContext, body: LinksBody) -> ToolLinks:
     """Give the prerequisites of a tool, its consumers, and its replacement."""
     scope = context.scope(body.scope)
-    return answer(await context.read(lambda crib: crib.tool_links(body.id, scope=scope)))
+    return await context.read(lambda crib: crib.tool_links(body.id, scope=scope))
 
 
 class CheckBody(Body):
@@ -529,7 +529,7 @@ class CheckBody(Body):
     scope: Scope | None = None
 
 
-async def check_tools(context: RequestContext, body: CheckBody) -> Response:
+async def check_tools(context: RequestContext, body: CheckBody) -> CheckedTools:
     """Check for each tool whether it can be called, and give the reason if it cannot."""
     quarantine = context.quarantine()
 
@@ -541,7 +541,7 @@ async def check_tools(context: RequestContext, body: CheckBody) -> Response:
             crib.tools.readiness(body.ids, scope=body.scope, granted=granted, held=back)
         )
 
-    return answer(await context.read(work))
+    return await context.read(work)
 
 
 async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
@@ -556,26 +556,23 @@ async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
     await context.write(work)
 
 
-async def count_facets(context: RequestContext) -> Response:
+async def count_facets(context: RequestContext) -> Facets:
     """Count the tools in scope, by server, tag, category and sensitivity."""
     scope = context.scope()
-    return answer(await context.read(lambda crib: crib.facets(scope=scope)))
+    return await context.read(lambda crib: crib.facets(scope=scope))
 
 
-TOOLS_TAG = "tools"
 TOOL_PATH = "/v1/tools/{id:path}"
 TOOL_ERRORS = (UnknownToolError,)
 
 ENDPOINTS = (
-    Endpoint("POST", "/v1/tools/search", find_tools, TOOLS_TAG, FoundTools, (CalibrationError,)),
-    Endpoint(
-        "POST", "/v1/tools", index_tools, TOOLS_TAG, ToolReport, writes=True, upload=upload_tools
-    ),
-    Endpoint("GET", "/v1/tools", list_tools, TOOLS_TAG, ToolPage),
-    Endpoint("POST", "/v1/tools/list", list_some, TOOLS_TAG, ToolPage),
-    Endpoint("POST", "/v1/tools/links", find_links, TOOLS_TAG, ToolLinks, TOOL_ERRORS),
-    Endpoint("POST", "/v1/tools/check", check_tools, TOOLS_TAG, CheckedTools),
-    Endpoint("GET", TOOL_PATH, get_tool, TOOLS_TAG, ToolSpec, TOOL_ERRORS),
-    Endpoint("DELETE", TOOL_PATH, delete_tool, TOOLS_TAG, None, TOOL_ERRORS, writes=True),
-    Endpoint("GET", "/v1/facets", count_facets, TOOLS_TAG, Facets),
+    Endpoint("POST", "/v1/tools/search", find_tools, "tools", (CalibrationError,)),
+    Endpoint("POST", "/v1/tools", index_tools, "tools", writes=True, upload=upload_tools),
+    Endpoint("GET", "/v1/tools", list_tools, "tools"),
+    Endpoint("POST", "/v1/tools/list", list_some, "tools"),
+    Endpoint("POST", "/v1/tools/links", find_links, "tools", TOOL_ERRORS),
+    Endpoint("POST", "/v1/tools/check", check_tools, "tools"),
+    Endpoint("GET", TOOL_PATH, get_tool, "tools", TOOL_ERRORS),
+    Endpoint("DELETE", TOOL_PATH, delete_tool, "tools", TOOL_ERRORS, writes=True),
+    Endpoint("GET", "/v1/facets", count_facets, "tools"),
 )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
@@ -222,14 +222,14 @@ class RoutedTurn(Decision):
     tools: ShapedSelection
 
 
-async def detect_context(context: RequestContext, body: TurnBody) -> Response:
+async def detect_context(context: RequestContext, body: TurnBody) -> Context:
     """Detect the context of a turn; calls and writes nothing."""
     found = await context.read(lambda crib: crib.detect(body.as_turn(context)))
     context.record_answer({}, text=body.text)
-    return answer(found)
+    return found
 
 
-async def route_turn(context: RequestContext, body: RouteBody) -> Response:
+async def route_turn(context: RequestContext, body: RouteBody) -> Annotated[Response, RoutedTurn]:
     """Decide a turn: its context, tools and passages."""
 
     def work(crib: Crib) -> Decision:
@@ -250,7 +250,7 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
     return shaped_response(made, made.tools.tools, body.shape, "tools", "tools")
 
 
-async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
+async def classify_turn(context: RequestContext, body: ClassifyBody) -> Classification:
     """Classify a turn by a question."""
     given = {"variables": body.variables, "outputs": body.outputs}
     return await _choose(
@@ -258,28 +258,33 @@ async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response
     )
 
 
-async def select_capabilities(context: RequestContext, body: CapabilitiesBody) -> Response:
+async def select_capabilities(
+    context: RequestContext, body: CapabilitiesBody
+) -> CapabilitySelection:
     """Select the capabilities that a turn needs, each judged by itself."""
     given: dict[str, Any] = {"bypass": body.bypass, "state": body.state}
     return await _choose(context, body, lambda crib, turn: crib.select_capabilities(turn, **given))
 
 
+_Choice = TypeVar("_Choice", Classification, CapabilitySelection)
+
+
 async def _choose(
-    context: RequestContext,
-    body: TurnBody,
-    choose: Callable[[Crib, Turn], Classification | CapabilitySelection],
-) -> Response:
-    def work(crib: Crib) -> Classification | CapabilitySelection:
+    context: RequestContext, body: TurnBody, choose: Callable[[Crib, Turn], _Choice]
+) -> _Choice:
+    def work(crib: Crib) -> _Choice:
         made = choose(crib, body.as_turn(context))
         crib.turns.assign(made.id, context.caller.key_id)
         return made
 
     found = await context.read(work)
     context.record_answer({}, degraded=found.degraded, text=body.text)
-    return answer(found)
+    return found
 
 
-async def find_alternates(context: RequestContext, body: AlternatesBody) -> Response:
+async def find_alternates(
+    context: RequestContext, body: AlternatesBody
+) -> Annotated[Response, Alternates]:
     """Find the next best tools for a failed one, without tools that failed before."""
     given = TurnBody(text=body.turn) if isinstance(body.turn, str) else body.turn
     if body.decision_id is not None:
@@ -293,10 +298,9 @@ async def find_alternates(context: RequestContext, body: AlternatesBody) -> Resp
     return answer(Alternates(await context.read(work)), full=body.shape == "full")
 
 
-async def give_guidance(context: RequestContext, body: GuidanceBody) -> Response:
+async def give_guidance(context: RequestContext, body: GuidanceBody) -> Guidance:
     """Get the one useful hint for an agent that is stuck, if there is one."""
-    found = await context.read(lambda crib: crib.guidance(body.as_turn(context), given=body.given))
-    return answer(found)
+    return await context.read(lambda crib: crib.guidance(body.as_turn(context), given=body.given))
 
 
 # -- decision log ----------------------------------------------------------------------------
@@ -373,7 +377,9 @@ class FeedbackBody(Feedback):
     decision_id: DecisionId
 
 
-async def list_decisions(context: RequestContext, query: DecisionsQuery) -> Response:
+async def list_decisions(
+    context: RequestContext, query: DecisionsQuery
+) -> Annotated[Response, DecisionPage]:
     """List decisions, newest first: all for a key that may write everything, else its own."""
 
     def read() -> dict[str, Any]:
@@ -407,14 +413,16 @@ def _recent(context: RequestContext, limit: int, before: str | None) -> dict[str
 
 async def get_decision(
     context: RequestContext, decision_id: Annotated[str, Field(max_length=200)]
-) -> Response:
+) -> Annotated[Response, DecisionHistory]:
     """Get a logged decision, with its feedback and outcomes."""
     record = await _require_visible(context, decision_id)
     notes = await context.run(lambda: context.log().about(decision_id))
     return answer({"decision": record, "feedback": notes.feedback, "outcomes": notes.outcomes})
 
 
-async def list_outcomes(context: RequestContext, query: OutcomesQuery) -> Response:
+async def list_outcomes(
+    context: RequestContext, query: OutcomesQuery
+) -> Annotated[Response, ReportedCalls]:
     """List reported calls of tools: all for a key that may write everything, else its own."""
 
     def read() -> list[dict[str, Any]]:
@@ -456,23 +464,20 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
 
 
 DECISION_ERRORS = (UnknownDecisionError,)
+FEEDBACK_ERRORS = (UnknownDecisionError, FeedbackError)
 CLASSIFY_ERRORS = (UnknownQuestionError, QuestionRenderError)
 ALTERNATE_ERRORS = (UnknownToolError, UnknownDecisionError, CalibrationError)
 
 ENDPOINTS = (
-    Endpoint("POST", "/v1/detect", detect_context, "turns", Context),
-    Endpoint("POST", "/v1/route", route_turn, "turns", RoutedTurn, (CalibrationError,)),
-    Endpoint("POST", "/v1/classify", classify_turn, "turns", Classification, CLASSIFY_ERRORS),
-    Endpoint("POST", "/v1/capabilities", select_capabilities, "turns", CapabilitySelection),
-    Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, ALTERNATE_ERRORS),
-    Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
-    Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),
-    Endpoint(
-        "GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, DECISION_ERRORS
-    ),
-    Endpoint("GET", "/v1/outcomes", list_outcomes, "decisions", ReportedCalls),
-    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, DECISION_ERRORS),
-    Endpoint(
-        "POST", "/v1/feedback", give_feedback, "decisions", None, (*DECISION_ERRORS, FeedbackError)
-    ),
+    Endpoint("POST", "/v1/detect", detect_context, "turns"),
+    Endpoint("POST", "/v1/route", route_turn, "turns", (CalibrationError,)),
+    Endpoint("POST", "/v1/classify", classify_turn, "turns", CLASSIFY_ERRORS),
+    Endpoint("POST", "/v1/capabilities", select_capabilities, "turns"),
+    Endpoint("POST", "/v1/alternates", find_alternates, "turns", ALTERNATE_ERRORS),
+    Endpoint("POST", "/v1/guidance", give_guidance, "turns"),
+    Endpoint("GET", "/v1/decisions", list_decisions, "decisions"),
+    Endpoint("GET", "/v1/decisions/{id}", get_decision, "decisions", DECISION_ERRORS),
+    Endpoint("GET", "/v1/outcomes", list_outcomes, "decisions"),
+    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", DECISION_ERRORS),
+    Endpoint("POST", "/v1/feedback", give_feedback, "decisions", FEEDBACK_ERRORS),
 )
