@@ -61,11 +61,9 @@ class Body(BaseModel):
     model_config = STRICT
 
 
-def _as_integer(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-AS_WHOLE = BeforeValidator(_as_integer)
+AS_WHOLE = BeforeValidator(
+    lambda value: int(value) if isinstance(value, float) and value.is_integer() else value
+)
 """Stands behind the bounds of an integer: JSON has one number type, so 5.0 is an integer too."""
 
 Count = Annotated[int, Field(ge=1, le=MAX_K), AS_WHOLE]
@@ -165,11 +163,7 @@ class Endpoint:
     @property
     def template(self) -> str:
         """Path in the documentation and in metrics."""
-        return _template(self.path)
-
-
-def _template(path: str) -> str:
-    return path.replace(":path", "")
+        return self.path.replace(":path", "")
 
 
 def _parameters(call: Call) -> dict[str, Any]:
@@ -204,7 +198,7 @@ def _route(path: str, methods: Mapping[str, Endpoint]) -> Route:
 def template_of(routes: Sequence[Route], scope: Scope) -> str | None:
     """Documented path of a request's address, for any method; None for an unknown address."""
     fits = (route for route in routes if route.matches(scope)[0] is not Match.NONE)
-    return next((_template(route.path) for route in fits), None)
+    return next((route.path.replace(":path", "") for route in fits), None)
 
 
 async def _respond(endpoint: Endpoint, context: RequestContext, request: Request) -> Response:

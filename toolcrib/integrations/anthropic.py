@@ -48,7 +48,7 @@ def turn_tools(
     Raises:
         StoreError: a store does not answer.
     """
-    made = Definitions.of((hit.tool for hit in crib.route(turn, k=k).tools.tools), "anthropic")
+    made = Definitions.of(crib.route(turn, k=k).tools.tools, "anthropic")
     return cast("list[ToolParam]", made.tools), made.names
 
 

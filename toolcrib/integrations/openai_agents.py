@@ -202,7 +202,7 @@ def turn_tools(
     Raises:
         StoreError: a store does not answer.
     """
-    made = Definitions.of((hit.tool for hit in crib.route(turn, k=k).tools.tools), "openai")
+    made = Definitions.of(crib.route(turn, k=k).tools.tools, "openai")
     functions = [{"type": "function", "strict": False, **each["function"]} for each in made.tools]
     return cast("list[FunctionToolParam]", functions), made.names
 

@@ -72,6 +72,9 @@ from toolcrib.store.payload import tool_payload
 Shape: TypeAlias = Literal["summary", "full", DefinitionFormat]
 """Form of found tools: short or full specifications, or definitions for a provider."""
 
+IF_SHAPED = Field(exclude_if=lambda _: False)
+"""Field that only answers in a provider's shape have."""
+
 ListOrder: TypeAlias = Literal["store", "name", "server", "use"]
 
 MAX_PAGE_TOOLS = 500
@@ -153,10 +156,8 @@ class FoundTools(FindResult):
     """
 
     tools: tuple[ToolHit, ...] | tuple[dict[str, Any], ...]  # pyright: ignore[reportIncompatibleVariableOverride]
-    names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
-        default_factory=dict[str, str]
-    )
-    left_out: Annotated[tuple[LeftOut, ...], Field(exclude_if=lambda _: False)] = ()
+    names: Annotated[dict[str, str], IF_SHAPED] = field(default_factory=dict[str, str])
+    left_out: Annotated[tuple[LeftOut, ...], IF_SHAPED] = ()
 
 
 async def find_tools(context: RequestContext, body: SearchBody) -> Annotated[Response, FoundTools]:
@@ -181,7 +182,7 @@ def shaped_response(record: object, hits: Sequence[ToolHit], shape: Shape, *path
     place = shown
     for step in path[:-1]:
         place = place[step]
-    shaped_tools = Definitions.of((hit.tool for hit in hits), shape)
+    shaped_tools = Definitions.of(hits, shape)
     place |= {path[-1]: shaped_tools.tools, "names": shaped_tools.names}
     place["left_out"] = as_json(shaped_tools.left_out)
     return answer(shown)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
@@ -21,7 +21,7 @@ from toolcrib.errors import (
     UnknownToolError,
 )
 from toolcrib.http.context import RequestContext
-from toolcrib.http.routes.tools import Shape, shaped_response
+from toolcrib.http.routes.tools import IF_SHAPED, Shape, shaped_response
 from toolcrib.http.routing import (
     AS_WHOLE,
     Body,
@@ -33,6 +33,7 @@ from toolcrib.http.routing import (
     answer,
     strict_config,
 )
+from toolcrib.indexers.readers.base import is_list
 from toolcrib.records import (
     Alternates,
     Context,
@@ -100,9 +101,7 @@ class MessageBody(Body):
 
 def _recent_messages(messages: Any) -> Any:
     """Last messages; older ones are not validated, because there may be many."""
-    if not isinstance(messages, list):
-        return messages
-    return newest_messages(cast("list[Any]", messages))
+    return newest_messages(messages) if is_list(messages) else messages
 
 
 class TurnBody(Body):
@@ -209,10 +208,8 @@ class ShapedSelection(ToolSelection):
     tools: (  # pyright: ignore[reportIncompatibleVariableOverride]
         tuple[ToolHit, ...] | tuple[dict[str, Any], ...]
     )
-    names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
-        default_factory=dict[str, str]
-    )
-    left_out: Annotated[tuple[LeftOut, ...], Field(exclude_if=lambda _: False)] = ()
+    names: Annotated[dict[str, str], IF_SHAPED] = field(default_factory=dict[str, str])
+    left_out: Annotated[tuple[LeftOut, ...], IF_SHAPED] = ()
 
 
 @dataclass(frozen=True, slots=True)
