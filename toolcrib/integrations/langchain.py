@@ -178,9 +178,8 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
         """Call the model with the tools of the turn and the step."""
-        chosen = self._choose(request)
-        changes = self._changes(request, chosen)
-        return _with_state(handler(_with_chosen_tools(request, chosen, changes)), chosen, changes)
+        given, update = self._prepare(request)
+        return ExtendedModelResponse(handler(given), update)
 
     async def awrap_model_call(
         self,
@@ -188,19 +187,19 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ExtendedModelResponse[Any]:
         """As `wrap_model_call`; the crib works in a thread."""
-        chosen = await asyncio.to_thread(self._choose, request)
-        changes = self._changes(request, chosen)
-        response = await handler(_with_chosen_tools(request, chosen, changes))
-        return _with_state(response, chosen, changes)
+        given, update = await asyncio.to_thread(self._prepare, request)
+        return ExtendedModelResponse(await handler(given), update)
 
-    def _changes(
-        self, request: ModelRequest[Any], chosen: ShownTools | None
-    ) -> InlineChanges | None:
-        """Changes of the tools within the conversation; None if the list itself changes."""
+    def _prepare(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], Command[Any] | None]:
+        """Request with the chosen tools, and the update of the state."""
+        if (chosen := self._choose(request)) is None:
+            return request, None
         takes = _takes_tools_inline(request.model) if self._inline is None else self._inline
-        if chosen is None or not takes:
-            return None
-        return _changes_to(request.state.get("toolcrib_inline"), chosen["names"], request)
+        before = request.state.get("toolcrib_inline")
+        # Without changes within the conversation, the list itself changes.
+        changes = _changes_to(before, chosen["names"], request) if takes else None
+        update = {"toolcrib": chosen, "toolcrib_inline": changes}
+        return _with_chosen_tools(request, chosen, changes), Command(update=update)
 
     def _choose(self, request: ModelRequest[Any]) -> ShownTools | None:
         before: ShownTools | None = request.state.get("toolcrib")
@@ -360,10 +359,8 @@ def _with_blocks(messages: Sequence[AnyMessage], changes: InlineChanges | None) 
 
 
 def _with_chosen_tools(
-    request: ModelRequest[Any], chosen: ShownTools | None, changes: InlineChanges | None
+    request: ModelRequest[Any], chosen: ShownTools, changes: InlineChanges | None
 ) -> ModelRequest[Any]:
-    if chosen is None:
-        return request
     names = changes["tools"] if changes else chosen["names"]
     named = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
     tools = [named.pop(name) for name in names if name in named]
@@ -418,14 +415,6 @@ def _without_hidden_names(
     if result.status != "error" or not any(name in result.text for name in shown["hidden"]):
         return result
     return result.model_copy(update={"content": absence(shown, request.tool_call["name"])})
-
-
-def _with_state(
-    response: ModelResponse[Any], chosen: ShownTools | None, changes: InlineChanges | None
-) -> ExtendedModelResponse[Any]:
-    update = {"toolcrib": chosen, "toolcrib_inline": changes}
-    command: Command[Any] | None = Command(update=update) if chosen else None
-    return ExtendedModelResponse(response, command)
 
 
 # -- knowledge -------------------------------------------------------------------------------------
