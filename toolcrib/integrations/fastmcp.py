@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -411,6 +412,11 @@ def unknown_name(kind: str, name: str, names: Iterable[str], search: str) -> Too
 
 # -- the index -----------------------------------------------------------------------------------
 
+_described = attrgetter(
+    *("description", "parameters", "output_schema"),
+    *("title", "version", "tags", "annotations", "meta"),
+)
+
 MAX_UNSEEN_TOOLS = 1000
 """Tools that are kept in the index beside the last caller's, for other callers."""
 
@@ -468,7 +474,8 @@ class VisibleTools:
     def _spec(self, tool: Tool) -> ToolSpec | None:
         """Specification of a tool; None for an unreadable description."""
         last = self._read.get(tool.name)
-        if last is not None and _is_same(last[0], tool):
+        # A server may create new tool objects for every list.
+        if last is not None and (last[0] is tool or _described(last[0]) == _described(tool)):
             return last[1]
         described = tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True)
         for spec in tool_specs("FastMCP", "tools", [described], ""):
@@ -477,15 +484,3 @@ class VisibleTools:
                 self._read[tool.name] = (tool, known)
                 return known
         return None
-
-
-def _is_same(kept: Tool, tool: Tool) -> bool:
-    """True for equal definitions; a server may create new tool objects for every list."""
-    return kept is tool or (
-        kept.description == tool.description
-        and kept.parameters == tool.parameters
-        and kept.output_schema == tool.output_schema
-        and (kept.title, kept.version, kept.tags) == (tool.title, tool.version, tool.tags)
-        and kept.annotations == tool.annotations
-        and kept.meta == tool.meta
-    )
