@@ -13,13 +13,7 @@ from pydantic_core import SchemaValidator, core_schema, from_json
 from toolcrib.errors import MissingExtraError
 
 try:
-    from pydantic_ai.messages import (
-        ModelMessage,
-        ModelResponse,
-        TextPart,
-        ToolCallPart,
-        UserPromptPart,
-    )
+    from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
     from pydantic_ai.tools import AgentDepsT, RunContext, Tool, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 except ImportError as missing:
@@ -206,12 +200,9 @@ def _step(messages: Sequence[ModelMessage]) -> RunStep:
             answers.append(message)
         elif any(isinstance(part, UserPromptPart) for part in message.parts):
             answers.clear()
-    calls = [[p.tool_name for p in each.parts if isinstance(p, ToolCallPart)] for each in answers]
-    texts = (
-        [part.content for part in answers[-1].parts if isinstance(part, TextPart)]
-        if answers
-        else []
-    )
+    calls = [[call.tool_name for call in each.tool_calls] for each in answers]
+    last = answers[-1].parts if answers else ()
+    texts = [part.content for part in last if isinstance(part, TextPart)]
     return RunStep.of("\n".join(texts), calls)
 
 
