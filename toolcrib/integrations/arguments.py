@@ -243,17 +243,14 @@ def _alternatives(errors: Sequence[Any]) -> str:
     if not errors:
         return "fits several alternatives of its schema, and must fit only one"
     faults: dict[str | int, dict[str, None]] = {}
-    other = {each.relative_schema_path[0] for each in errors if _is_of_other_type(each)}
+    others = (each for each in errors if each.validator == "type" and not each.relative_path)
+    other = {each.relative_schema_path[0] for each in others}
     for error in errors:
         if (alternative := error.relative_schema_path[0]) not in other:
             place = _place(error.relative_path)
             lines = (f"{place}: {line}" if place else line for line in _lines(error))
             faults.setdefault(alternative, {}).update(dict.fromkeys(lines))
     return ", or ".join(dict.fromkeys(" and ".join(lines) for lines in faults.values()))
-
-
-def _is_of_other_type(error: Any) -> bool:
-    return error.validator == "type" and not error.relative_path
 
 
 def describe_parameters(schema: Mapping[str, Any]) -> str:
@@ -288,11 +285,8 @@ def _type_words(schema: Any) -> str:
 def _value_words(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return _json(value)
-    return (
-        f"{kind_of(value)} {_json(value)}"
-        if isinstance(value, str | int | float)
-        else kind_of(value)
-    )
+    text = f" {_json(value)}" if isinstance(value, str | int | float) else ""
+    return f"{kind_of(value)}{text}"
 
 
 def _properties(schema: Any) -> dict[str, Any]:

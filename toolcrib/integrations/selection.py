@@ -223,6 +223,9 @@ class StepOptions:
     tools the oldest that were never called are dropped. Tools called in the turn stay. With
     `search`, a model that lacks tools of its agent gets the tool `find_tools`. `report` gets the
     cost of each step; the default logs it.
+
+    Raises:
+        SettingsError: `added` is less than 1.
     """
 
     each: bool = True
@@ -233,11 +236,6 @@ class StepOptions:
     report: Callable[[StepCost], None] = _log_cost
 
     def __post_init__(self) -> None:
-        """Check the limits.
-
-        Raises:
-            SettingsError: `added` is less than 1.
-        """
         if self.added < 1:
             raise SettingsError(
                 f"StepOptions(added={self.added}) adds no tool; give at least 1, or each=False"
