@@ -11,7 +11,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from http import HTTPStatus
 from types import NoneType
@@ -76,6 +76,7 @@ class Reply:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+@dataclass(eq=False)
 class AttemptError(Exception):
     """Failure of one attempt, with the `error` to raise.
 
@@ -83,17 +84,11 @@ class AttemptError(Exception):
     did no work, so that any request may be retried.
     """
 
-    def __init__(
-        self,
-        error: ToolcribError,
-        *,
-        transient: bool = False,
-        unprocessed: bool = False,
-        after_s: float | None = None,
-    ) -> None:
-        self.error, self.after_s = error, after_s
-        self.transient, self.unprocessed = transient, unprocessed
-        super().__init__(error)
+    error: ToolcribError
+    _: KW_ONLY
+    transient: bool = False
+    unprocessed: bool = False
+    after_s: float | None = None
 
 
 def error_class(slug: str) -> type[ToolcribError] | None:
