@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -144,11 +145,9 @@ class RemoteCrib:
         for tool_id in ids:
             self.get_tool(tool_id)
         for tool_id in ids:
-            try:
+            # It may be removed already, by an attempt whose answer was lost.
+            with suppress(UnknownToolError):
                 self._transport.ask(NoneType, "DELETE", _tool_path(tool_id), about=tool_id)
-            except UnknownToolError:
-                # Removed already: perhaps by an attempt whose answer was lost.
-                continue
 
     def find_tools(
         self,
