@@ -126,7 +126,6 @@ class Authenticator:
 
 
 def _key(scope: Mapping[str, Any]) -> str:
-    """Key in a request's headers."""
     given = header(scope, "authorization")
     if given is not None:
         kind, _, text = given.partition(" ")

@@ -135,7 +135,6 @@ class _Schemas:
         self.components = {name: {**each, "title": name} for name, each in shared.items()}
 
     def fields(self, kind: Any) -> dict[str, Any]:
-        """Schemas of a query's parameters."""
         found: dict[str, Any] = self.of[kind, "validation"]
         if "$ref" in found:
             found = self.of[kind, "validation"] = self.components.pop(_name(found["$ref"]))

@@ -239,11 +239,7 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
 
 
 def _refuse_parameters(request: Request, known: Collection[str]) -> None:
-    """Refuse unknown query parameters: a misspelt filter would not filter.
-
-    Raises:
-        InvalidRequestError: there is one.
-    """
+    """Refuse unknown query parameters: a misspelt filter would not filter."""
     unknown = sorted(request.query_params.keys() - known)
     if unknown:
         raise InvalidRequestError(
@@ -252,7 +248,6 @@ def _refuse_parameters(request: Request, known: Collection[str]) -> None:
 
 
 def _query(kind: Any, request: Request) -> Any:
-    """Query parameters as an endpoint's type."""
     given: dict[str, Any] = {}
     repeated: list[tuple[str, str]] = []
     hints = get_type_hints(kind)
@@ -277,12 +272,6 @@ def _validate(kind: Any, value: Any, name: str = "query") -> Any:
 
 
 async def _body(kind: Any, context: RequestContext, request: Request) -> Any:
-    """Body as the endpoint's type.
-
-    Raises:
-        InvalidRequestError: the body is no valid JSON, or not of the endpoint's type.
-        HTTPException: the body's content type is not JSON.
-    """
     if is_upload(request.scope):
         raise HTTPException(415, "send the body as application/json")
     content = await request.body()

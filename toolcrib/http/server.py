@@ -78,7 +78,6 @@ class _DrainingServer(uvicorn.Server):
         self._until: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and call `ready`."""
         await super().startup(sockets)
         self._ready()
 
@@ -120,12 +119,10 @@ class _Connection(HttpToolsProtocol):
     def connection_made(  # pyright: ignore[reportIncompatibleMethodOverride] -- as uvicorn has it
         self, transport: asyncio.Transport
     ) -> None:
-        """Start the timer of a head."""
         super().connection_made(transport)
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
         self._stop_timer()
         super().connection_lost(exc)
 

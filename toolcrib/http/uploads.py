@@ -219,11 +219,7 @@ async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerat
 
 
 async def _report(job: asyncio.Future[IndexReport]) -> IndexReport:
-    """Report of an upload.
-
-    Raises:
-        ServiceUnavailableError: the service stopped before its end.
-    """
+    """Report of an upload; an error if the service stops before its end."""
     await asyncio.wait((job,))
     if job.cancelled():
         raise ServiceUnavailableError("the service is stopping; send the upload again")

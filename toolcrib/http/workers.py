@@ -109,7 +109,6 @@ class _Pool:
                 turn.result(PAUSE_POLL_S)
 
     def close(self) -> None:
-        """Wait until all running work is done."""
         self._closing = True
         self._executor.shutdown()
 

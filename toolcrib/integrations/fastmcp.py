@@ -171,7 +171,6 @@ class ToolcribSearchTransform(BaseSearchTransform):
     # -- search and call ------------------------------------------------------------------------
 
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
-        """Search the tools that the caller may see."""
         tools = await self._get_visible_tools(ctx)
         result = await asyncio.to_thread(self._index.find, tools, query, options)
         named = {tool.name: tool for tool in tools}
@@ -309,11 +308,7 @@ def _parse_list(text: str) -> Any:
 
 
 def _parse_call(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the name and arguments, which models also write as JSON text, or beside the name.
-
-    Raises:
-        QueryError: the arguments are text that is no JSON; the error names the place.
-    """
+    """Read the name and arguments, which models also write as JSON text, or beside the name."""
     beside = {key: value for key, value in given.items() if key not in CALL_PARAMETERS}
     inner: Any = given.get("arguments")
     try:

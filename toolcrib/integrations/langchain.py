@@ -341,7 +341,6 @@ def _changes_to(
 
 
 def _definition(tool: BaseTool) -> dict[str, Any]:
-    """Definition of a tool in Anthropic's format."""
     function = convert_to_openai_tool(_fit_tool(tool))["function"]
     shown = {"name": function["name"], "description": function.get("description", "")}
     return {**shown, "input_schema": function["parameters"]}

@@ -119,7 +119,6 @@ class _FollowedRun:
         ]
 
     async def _on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
-        """Set the agent's functions for its next step."""
         await self._own_hooks.on_llm_end(context, agent, response)
         output = response.output
         self._calls.append([item.name for item in output if item.type == "function_call"])

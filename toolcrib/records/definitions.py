@@ -272,7 +272,6 @@ class SchemaTypes:
 
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
-    """Alternatives of a schema."""
     return list_of(schema.get("anyOf")) or list_of(schema.get("oneOf"))
 
 

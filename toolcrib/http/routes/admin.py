@@ -244,7 +244,6 @@ def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib)
 
 
 def _require_other(context: RequestContext, held: Held) -> None:
-    """Require another key than the one that sent the tool."""
     is_own = held.written_by and held.written_by == context.caller.key_id
     if is_own and not context.state.settings.service.approve_own:
         raise ForbiddenError(
@@ -360,8 +359,6 @@ async def remove_server(context: RequestContext, name: ServerId) -> None:
 
 
 async def _edit(context: RequestContext, name: str, edit: Callable[[ServerFile], str]) -> None:
-    """Edit a server of the gateway's file."""
-
     def work() -> None:
         with context.state.lock(SERVERS_LOCK):
             file = _server_file(context)

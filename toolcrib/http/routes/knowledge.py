@@ -315,7 +315,6 @@ def _passage_line(entry: PassageBody | Refusal, collection: str) -> Line:
 async def _convert(
     context: RequestContext, entry: DocumentBody | Refusal, collection: str
 ) -> list[Line]:
-    """Lines of a document's passages."""
     document = entry if isinstance(entry, Refusal) else await context.run(entry.document)
     if isinstance(document, Refusal):
         return [_line(document.source, document)]
@@ -370,12 +369,7 @@ async def upload_documents(
 
 
 def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:
-    """Require that collections, which may be new, are in scope.
-
-    Raises:
-        ForbiddenError: a collection is out of scope.
-        QueryError: a name is invalid.
-    """
+    """Require that collections, which may be new, are in scope, with valid names."""
     known = {each.name: each for each, _ in crib.list_collections()}
     for name in names:
         _require_in_scope(scope, known.get(name) or preset(name))
