@@ -30,9 +30,7 @@ from toolcrib.indexers.readers.registry import ToolSource, tool_entries
 from toolcrib.indexers.sync import ReadSources, Screen, require_entries
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
-    Alternates,
     Collection,
-    CollectionList,
     Context,
     Decision,
     Facets,
@@ -42,23 +40,23 @@ from toolcrib.records import (
     KnowledgeResult,
     Outcome,
     Passage,
-    Removed,
     Scope,
-    ServiceInfo,
     ToolHit,
     ToolLinks,
-    ToolPage,
     ToolSpec,
     Turn,
 )
+from toolcrib.records.answers import Alternates, ToolPage
 from toolcrib.records.codec import as_json, in_words
-from toolcrib.records.knowledge import require_passages
+from toolcrib.records.knowledge import CollectionList, require_passages
 from toolcrib.records.log import DecisionPage, GatewayActivity
 from toolcrib.records.reports import (
     CheckedTools,
     Held,
     HeldTools,
     LearningStatus,
+    Removed,
+    ServiceInfo,
     ToolReadiness,
     Undone,
 )

@@ -17,7 +17,7 @@ from toolcrib.access.activity import ActivityReader
 from toolcrib.documents.processes import Converters
 from toolcrib.errors import EncoderError, ServiceUnavailableError
 from toolcrib.http.workers import Shares, Workers
-from toolcrib.records import ServiceInfo
+from toolcrib.records.reports import ServiceInfo
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry

@@ -31,7 +31,8 @@ from toolcrib.integrations.providers import (
     safe_names,
     takes_strict,
 )
-from toolcrib.records import LeftOut, ToolHit, ToolSpec
+from toolcrib.records import ToolHit, ToolSpec
+from toolcrib.records.answers import LeftOut
 from toolcrib.records.codec import is_object, list_of, object_of
 from toolcrib.records.definitions import (
     SchemaTypes,

@@ -39,9 +39,9 @@ from toolcrib.http.routing import Body, Endpoint, Identifier, strict_config
 from toolcrib.http.state import ServiceState
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import servers_of, variables_of
-from toolcrib.records import Scope, ServiceInfo
+from toolcrib.records import Scope
 from toolcrib.records.log import ConfiguredServer, GatewayActivity
-from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
+from toolcrib.records.reports import Held, HeldTools, LearningStatus, ServiceInfo, Undone
 
 READINESS_TIMEOUT_S = 1.0
 """Time that metrics wait for the number of tools."""

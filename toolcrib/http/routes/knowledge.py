@@ -44,19 +44,17 @@ from toolcrib.indexers.sync import PassageEntry
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import (
     Collection,
-    CollectionList,
     Context,
-    CountedCollection,
     IndexReport,
     KnowledgeResult,
     Passage,
     Refusal,
-    Removed,
     Scope,
     Sensitivity,
 )
 from toolcrib.records.codec import in_words
-from toolcrib.records.knowledge import CollectionName
+from toolcrib.records.knowledge import CollectionList, CollectionName, CountedCollection
+from toolcrib.records.reports import Removed
 from toolcrib.router.collections import preset
 
 DocumentName = Annotated[QueryText, Field(max_length=1000)]

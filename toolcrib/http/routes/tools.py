@@ -42,15 +42,14 @@ from toolcrib.records import (
     Facets,
     FindResult,
     IndexReport,
-    LeftOut,
     Message,
     Refusal,
     Scope,
     ToolHit,
     ToolLinks,
-    ToolPage,
     ToolSpec,
 )
+from toolcrib.records.answers import LeftOut, ToolPage
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import DefinitionFormat
 from toolcrib.records.reports import CheckedTools, Held

@@ -35,11 +35,9 @@ from toolcrib.http.routing import (
 )
 from toolcrib.indexers.readers.base import is_list
 from toolcrib.records import (
-    Alternates,
     Context,
     Decision,
     Guidance,
-    LeftOut,
     Outcome,
     Scope,
     Sensitivity,
@@ -47,6 +45,7 @@ from toolcrib.records import (
     ToolSelection,
     Turn,
 )
+from toolcrib.records.answers import Alternates, LeftOut
 from toolcrib.records.log import DecisionPage, DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import (
     MAX_TRAJECTORY_EVENTS,
