@@ -175,7 +175,7 @@ def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
 # -- around every request ----------------------------------------------------------------------
 
 PARSED_BODY_FACTOR = 8
-"""Memory of a parsed body, as a multiple of its bytes; uploads are parsed line by line."""
+"""Memory of a parsed body, as a multiple of its bytes."""
 
 MIN_BODY_BYTES_PER_S = 16 * 1024
 """Slowest rate at which a body may arrive."""
@@ -324,7 +324,7 @@ class _Admission:
     ) -> Generator[Callable[[int], None]]:
         """Take a place from the share of key and tenant; refuse the request if it is full.
 
-        Yields a function that takes memory for a number of bytes of the body.
+        Yields a function that checks the size of the body so far, and takes memory for it.
         """
         places, memory, owner = self._state.places, self._state.bytes, context.owner
         if context.caller is not ANYONE and not places.has_room(owner, 1):
@@ -333,10 +333,16 @@ class _Admission:
                 "this key or its namespace uses its whole share of concurrent requests; wait "
                 "for their answers"
             )
-        factor, held = 1 if is_upload(scope) else PARSED_BODY_FACTOR, 0
+        # JSON Lines are parsed one by one, so uploads may be larger.
+        size, factor = (UPLOAD_FACTOR, 1) if is_upload(scope) else (1, PARSED_BODY_FACTOR)
+        max_bytes, held = size * self._service.max_body_bytes, 0
 
         def take(received: int) -> None:
             nonlocal held
+            if received > max_bytes:
+                raise TooLargeError(
+                    f"the body is larger than {max_bytes:,} bytes, the limit; send it in parts"
+                )
             more = received * factor - held
             if more <= 0:
                 return
@@ -365,12 +371,8 @@ class _Admission:
     ) -> Receive:
         """Limit the size and duration of a body; a declared length is checked at once."""
         service = self._service
-        # JSON Lines are read one by one, so uploads may be larger.
-        max_bytes = service.max_body_bytes * (UPLOAD_FACTOR if is_upload(scope) else 1)
         declared = header(scope, "content-length") or "0"
         if declared.isdecimal():
-            if int(declared[:20]) > max_bytes:
-                raise _too_large(max_bytes)
             take(int(declared[:20]))
         received, waited_s, is_whole = 0, 0.0, False
 
@@ -391,8 +393,6 @@ class _Admission:
             waited_s += time.monotonic() - began
             received += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
-            if received > max_bytes:
-                raise _too_large(max_bytes)
             take(received)
             return message
 
@@ -423,9 +423,3 @@ class _ResponseSender:
         """Record that the client left before the end of the answer, if so."""
         if self.started and not self._ended and self._context.status < HTTPStatus.BAD_REQUEST:
             self._context.status = CLIENT_CLOSED_STATUS
-
-
-def _too_large(max_bytes: int) -> TooLargeError:
-    return TooLargeError(
-        f"the body is larger than {max_bytes:,} bytes, the limit; send it in parts"
-    )
