@@ -9,7 +9,6 @@ import json
 import math
 import random
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -272,18 +271,21 @@ class Transport:
             )
         self.url = _check_url(url)
         # The headers hold the key, so no error or repr shows them.
-        self._headers = {"Accept": "application/json", "User-Agent": "toolcrib"}
+        headers = {"Accept": "application/json", "User-Agent": "toolcrib"}
         if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {_header_value('api_key', api_key)}"
+            headers["Authorization"] = f"Bearer {_header_value('api_key', api_key)}"
         if namespace is not None:
-            self._headers["Toolcrib-Namespace"] = _header_value("namespace", namespace)
+            headers["Toolcrib-Namespace"] = _header_value("namespace", namespace)
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         self._httpx = import_extra("httpx2", CLIENT_FEATURE, CLIENT_EXTRA)
         self._retries = Retries(attempts, first_pause_s=0.1, max_pause_s=2.0, jitter_s=0.2)
-        self._lock = threading.Lock()
-        self._pool: Any = None
-        self._closed = False
+        self._pool = self._httpx.Client(
+            headers=headers,
+            timeout=timeout_s,
+            limits=self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S),
+            follow_redirects=False,
+        )
 
     def ask(
         self,
@@ -325,25 +327,12 @@ class Transport:
 
     def close(self) -> None:
         """Close all connections; a second call does nothing."""
-        with self._lock:
-            self._closed = True
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        self._pool.close()
 
     def _client(self) -> Any:
-        with self._lock:
-            if self._closed:
-                raise ServiceError("this crib is closed; open another one")
-            if self._pool is None:
-                limits = self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S)
-                self._pool = self._httpx.Client(
-                    headers=self._headers,
-                    timeout=self._timeout_s,
-                    limits=limits,
-                    follow_redirects=False,
-                )
-            return self._pool
+        if self._pool.is_closed:
+            raise ServiceError("this crib is closed; open another one")
+        return self._pool
 
     def _retry(self, attempt: Callable[[], _Result], *, repeatable: bool = True) -> _Result:
         http_errors = self._httpx.HTTPError, self._httpx.InvalidURL, self._httpx.StreamError
@@ -413,8 +402,8 @@ class Transport:
                 raise AttemptError(
                     ServiceError(f"the service at {self.url} sent more than {most} bytes")
                 )
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(response.status_code, headers, bytes(body), response.reason_phrase)
+        status, phrase = response.status_code, response.reason_phrase
+        return Reply(status, response.headers, bytes(body), phrase)
 
     def _read(self, kind: type[_Record], about: str, reply: Reply) -> _Record:
         if not reply.is_good:
