@@ -248,20 +248,14 @@ def _refuse_parameters(request: Request, known: Collection[str]) -> None:
 
 
 def _query(kind: Any, request: Request) -> Any:
-    given: dict[str, Any] = {}
-    repeated: list[tuple[str, str]] = []
     hints = get_type_hints(kind)
     _refuse_parameters(request, hints)
-    for name, type_ in hints.items():
-        values = request.query_params.getlist(name)
-        if get_origin(type_) is tuple:
-            given[name] = values
-        elif values:
-            given[name] = values[0]
-            repeated += [(name, "given more than once")] * (len(values) > 1)
+    listed = {name for name, type_ in hints.items() if get_origin(type_) is tuple}
+    given = {name: request.query_params.getlist(name) for name in request.query_params}
+    repeated = sorted(name for name in given.keys() - listed if len(given[name]) > 1)
     if repeated:
-        raise InvalidRequestError(sorted(repeated))
-    return _validate(kind, given)
+        raise InvalidRequestError([(name, "given more than once") for name in repeated])
+    return _validate(kind, {n: v if n in listed else v[0] for n, v in given.items()})
 
 
 def _validate(kind: Any, value: Any, name: str = "query") -> Any:
