@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -39,6 +39,7 @@ from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.integrations.formats import Definitions
 from toolcrib.records import (
+    Decision,
     Facets,
     FindResult,
     IndexReport,
@@ -170,20 +171,19 @@ async def find_tools(context: RequestContext, body: SearchBody) -> Annotated[Res
     asked = text_to_search(body.query, options)
     text = "\n".join(each for each in (asked, *(body.needs or ())) if each is not None)
     context.record_answer(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=text)
-    return shaped_response(found, found.tools, body.shape, "tools")
+    return shaped_response(found, body.shape)
 
 
-def shaped_response(record: object, hits: Sequence[ToolHit], shape: Shape, *path: str) -> Response:
-    """Answer with a record whose hits, at a path of fields, have a shape."""
+def shaped_response(record: FindResult | Decision, shape: Shape) -> Response:
+    """Answer with a record whose hits have a shape."""
     if shape in {"summary", "full"}:
         return answer(record, full=shape == "full")
-    shown = as_json(record)
+    found, shown = record, as_json(record)
     place = shown
-    for step in path[:-1]:
-        place = place[step]
-    shaped_tools = Definitions.of(hits, shape)
-    place |= {path[-1]: shaped_tools.tools, "names": shaped_tools.names}
-    place["left_out"] = as_json(shaped_tools.left_out)
+    if isinstance(found, Decision):
+        place, found = shown["tools"], found.tools
+    made = Definitions.of(found.tools, shape)
+    place |= {"tools": made.tools, "names": made.names, "left_out": as_json(made.left_out)}
     return answer(shown)
 
 

@@ -243,7 +243,7 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Annotated[Resp
     made = await context.read(work)
     verdict = made.tools.verdict
     context.record_answer(made.took_ms, verdict=verdict, degraded=made.degraded, text=body.text)
-    return shaped_response(made, made.tools.tools, body.shape, "tools", "tools")
+    return shaped_response(made, body.shape)
 
 
 async def classify_turn(context: RequestContext, body: ClassifyBody) -> Classification:
