@@ -214,9 +214,8 @@ class SchemaTypes:
                 continue
             seen.add(id(part))
             rest = dict(part)
-            named = self._resolve(str(rest.get("$ref")))
-            parts += [] if named is None else [named]
-            if named is not None:
+            if (named := self._resolve(str(rest.get("$ref")))) is not None:
+                parts.append(named)
                 del rest["$ref"]
             parts += list_of(rest.pop("allOf", None))
             required += list_of(rest.pop("required", None))

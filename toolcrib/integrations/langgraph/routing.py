@@ -680,7 +680,8 @@ class _ToolCalls:
         # A call that exceeds its timeout runs on unattended: a thread cannot be stopped.
         pool = ContextThreadPoolExecutor(max_workers=1)
         try:
-            result = pool.submit(execute, request).result(_timeout(request.state))
+            timeout_s = request.state["decision"]["tool_timeout_s"]
+            result = pool.submit(execute, request).result(timeout_s)
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a tool raises is reflected upon
@@ -696,7 +697,8 @@ class _ToolCalls:
             return refusal
         began = perf_counter()
         try:
-            result = await asyncio.wait_for(execute(request), _timeout(request.state))
+            timeout_s = request.state["decision"]["tool_timeout_s"]
+            result = await asyncio.wait_for(execute(request), timeout_s)
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a tool raises is reflected upon
@@ -740,10 +742,6 @@ def _with_calls(state: RoutingState, calls: list[ToolCall]) -> Update:
 
 def _wait(state: RoutingState) -> float:
     return state.get("step", {}).get("after_s", 0.0) if state.get("pending") else 0.0
-
-
-def _timeout(state: Any) -> float:
-    return state["decision"]["tool_timeout_s"]
 
 
 def _failure(request: ToolCallRequest, error: Exception) -> ToolMessage:
