@@ -235,14 +235,9 @@ class UploadedPassage(PassageBody):
 
     collection: CollectionName
 
-    def passage(self) -> Passage:
-        """Passage in its collection."""
-        return self.as_passage(self.collection)
 
-
-UploadedEntry: TypeAlias = tuple[
-    str, Annotated[UploadedPassage, AfterValidator(UploadedPassage.passage)] | Refusal
-]
+_as_passage = AfterValidator(lambda each: each.as_passage(each.collection))
+UploadedEntry: TypeAlias = tuple[str, Annotated[UploadedPassage, _as_passage] | Refusal]
 
 
 class DocumentsBody(Body):
@@ -281,9 +276,11 @@ async def put_documents(
     """Write documents into a collection; the report lists refused ones."""
     scope, name = context.scope(), body.collection
     await context.read(lambda crib: _require_writable(crib, [name], scope))
-    lines = await context.run(
-        lambda: [_passage_line(each, name) for each in _with_places(body.passages)]
+    passages = (
+        each if isinstance(each, Refusal) else each.as_passage(name)
+        for each in _with_places(body.passages)
     )
+    lines = await context.run(lambda: list(map(_line, passages)))
     if body.documents:
         require_docs()
     given: dict[str, DocumentBody] = {}
@@ -292,7 +289,7 @@ async def put_documents(
         if isinstance(each, Refusal) or given.setdefault(each.name, each) == each:
             lines += await _convert(context, each, name)
         else:
-            lines.append(_line(each.name, Refusal(each.name, "", _SAME_NAME)))
+            lines.append(_line(Refusal(each.name, "", _SAME_NAME)))
     pruned = name if body.prune else None
     work = await context.run(lambda: _work(context, lines, pruned, {name}))
     return answer(await work.run(context, ignore), full=True)
@@ -304,25 +301,20 @@ def _with_places(entries: Iterable[_Entry | Refusal]) -> Iterator[_Entry | Refus
         yield replace(each, place=f"[{place}]") if isinstance(each, Refusal) else each
 
 
-def _passage_line(entry: PassageBody | Refusal, collection: str) -> Line:
-    if isinstance(entry, Refusal):
-        return _line(entry.source, entry)
-    return _line(entry.document, entry.as_passage(collection))
-
-
 async def _convert(
     context: RequestContext, entry: DocumentBody | Refusal, collection: str
 ) -> list[Line]:
     document = entry if isinstance(entry, Refusal) else await context.run(entry.document)
     if isinstance(document, Refusal):
-        return [_line(document.source, document)]
+        return [_line(document)]
     items = await context.convert(document, collection)
-    return await context.run(lambda: [_line(document.source, item) for item in items])
+    return await context.run(lambda: list(map(_line, items)))
 
 
-def _line(source: str, item: Passage | Refusal) -> Line:
-    name = None if isinstance(item, Refusal) else (item.collection, item.document)
-    return Line.of((source, item), name, PassageEntry)
+def _line(item: Passage | Refusal) -> Line:
+    if isinstance(item, Refusal):
+        return Line.of((item.source, item), None, PassageEntry)
+    return Line.of((item.document, item), (item.collection, item.document), PassageEntry)
 
 
 def _work(
