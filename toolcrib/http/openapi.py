@@ -219,18 +219,12 @@ def _problems(endpoint: Endpoint) -> Iterator[ProblemBody]:
         nearest = () if kind in ERRORS_WITH_NEAREST else None
         heads = slug_of(kind), row.title, row.status, row.title, EXAMPLE_REQUEST_ID
         yield ProblemBody.make(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
-    for status in _http_statuses(endpoint):
-        if status not in known:
+    # Statuses of HTTP itself, without an error class of toolcrib.
+    has_body, has_key = endpoint.body is not None, endpoint.key is not None
+    for status, applies in ((415, has_body), (406, endpoint.media_type == JSON), (404, has_key)):
+        if applies and status not in known:
             slug, title = HTTP_PROBLEMS[status]
             yield ProblemBody.make(slug, title, status, title, EXAMPLE_REQUEST_ID)
-
-
-def _http_statuses(endpoint: Endpoint) -> list[int]:
-    """Statuses of HTTP itself, without an error class of toolcrib."""
-    statuses = [415] if endpoint.body is not None else []
-    if endpoint.media_type == JSON:
-        statuses.append(406)
-    return [*statuses, 404] if endpoint.key is not None else statuses
 
 
 def _response(problems: Sequence[ProblemBody]) -> dict[str, Any]:
