@@ -219,17 +219,18 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             shown=before["shown"] if before else (),
         )
 
-    def _search(self, request: ToolCallRequest) -> ToolMessage | None:
-        """Answer to a call of `find_tools`; None for other calls."""
+    def _answer(self, request: ToolCallRequest) -> ToolMessage | None:
+        """Answer to a call of `find_tools`, or of a tool that the turn or its scope lacks."""
         call, shown = request.tool_call, request.state.get("toolcrib")
-        if call["name"] != SEARCH.name or not self.tools or shown is None:
+        name, call_id = call["name"], call["id"] or ""
+        if text := refusal(shown, name):
+            return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
+        if name != SEARCH.name or not self.tools or shown is None:
             return None
         called, given = step_of(request.state["messages"]).called, cast("Any", request)
         scope = scope_in(given.runtime, self.scope)
         text, found = self._choice.search(shown, call["args"], called, scope)
-        return ToolMessage(
-            text, tool_call_id=call["id"] or "", name=SEARCH.name, artifact={"toolcrib": found}
-        )
+        return ToolMessage(text, tool_call_id=call_id, name=name, artifact={"toolcrib": found})
 
     # -- outcomes of calls -------------------------------------------------------------------
 
@@ -239,7 +240,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
         """Call the tool and report the outcome; a tool outside the turn is refused."""
-        if answer := _refusal(request) or self._search(request):
+        if answer := self._answer(request):
             return answer
         began = perf_counter()
         try:
@@ -258,7 +259,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
         """As `wrap_tool_call`; the crib works in a thread."""
-        if answer := _refusal(request) or await asyncio.to_thread(self._search, request):
+        if answer := await asyncio.to_thread(self._answer, request):
             return answer
         began = perf_counter()
         try:
@@ -394,14 +395,6 @@ def _with_own_names(request: ToolCallRequest) -> ToolCallRequest:
         return request
     own = restore_arguments(spec, request.tool_call["args"])
     return request.override(tool_call={**request.tool_call, "args": own})
-
-
-def _refusal(request: ToolCallRequest) -> ToolMessage | None:
-    """Answer to a call of a tool that this turn, or its scope, does not have."""
-    call = request.tool_call
-    if text := refusal(request.state.get("toolcrib"), call["name"]):
-        return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
-    return None
 
 
 def _without_hidden_names(
