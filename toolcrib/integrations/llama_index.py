@@ -214,10 +214,10 @@ class ToolcribFunctionAgent(FunctionAgent):
         own = {tool.metadata.get_name(): tool for tool in tools if tool is not self._search}
         if written and before is not None:
             step = replace(self._step(written), found=tuple(await ctx.store.get(FOUND, default=())))
-            now = await asyncio.to_thread(self._choice.for_step, before, step, self.scope)
+            now = await self._choice.afor_step(before, step, self.scope)
         else:
             turn, known = _turn(llm_input, self.scope), before["shown"] if before else ()
-            now = await asyncio.to_thread(self._choice.for_turn, turn, own, shown=known)
+            now = await self._choice.afor_turn(turn, own, shown=known)
         await ctx.store.set(FOUND, [])
         await ctx.store.set(SHOWN, now)
         named = {**own, SEARCH.name: self._search}
@@ -231,9 +231,7 @@ class ToolcribFunctionAgent(FunctionAgent):
         """Answer a search of the model, and keep the found tools for the next step."""
         shown: ShownTools = await ctx.store.get(SHOWN)
         called = self._step(await ctx.store.get(self.scratchpad_key, default=[])).called
-        text, found = await asyncio.to_thread(
-            self._choice.search, shown, arguments, called, self.scope
-        )
+        text, found = await self._choice.asearch(shown, arguments, called, self.scope)
         async with ctx.store.edit_state() as state:
             state[FOUND] = [*state.get(FOUND, ()), *found]
         return text

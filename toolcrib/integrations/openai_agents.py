@@ -83,7 +83,7 @@ async def agent_for_turn(
     """
     choice = AgentTools(crib, k, tuple(always_include), steps)
     names = [tool.name for tool in agent.tools if isinstance(tool, FunctionTool)]
-    shown = await asyncio.to_thread(choice.for_turn, turn_of(said, scope), names)
+    shown = await choice.afor_turn(turn_of(said, scope), names)
     return _FollowedRun(choice, scope, shown, agent).agent
 
 
@@ -128,20 +128,14 @@ class _FollowedRun:
 
     async def _follow(self, step: RunStep) -> None:
         async with self._changing:
-            self._shown_tools = await asyncio.to_thread(
-                self._choice.for_step, self._shown_tools, step, self._scope
-            )
+            self._shown_tools = await self._choice.afor_step(self._shown_tools, step, self._scope)
             self.agent.tools = self._tools()
 
     def _search_tool(self) -> FunctionTool:
         async def search(_: Any, arguments: str) -> str:
             step = RunStep.of("", self._calls)
-            text, found = await asyncio.to_thread(
-                self._choice.search,
-                self._shown_tools,
-                _read_arguments(arguments),
-                step.called,
-                self._scope,
+            text, found = await self._choice.asearch(
+                self._shown_tools, _read_arguments(arguments), step.called, self._scope
             )
             await self._follow(RunStep("", step.called, (), tuple(found)))
             return text

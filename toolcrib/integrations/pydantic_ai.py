@@ -111,9 +111,8 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
         if tool.toolset is not self:
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         shown, called = list(self._shown.values())[-1], _step(ctx.messages).called
-        text, found = await asyncio.to_thread(
-            self._choice.search, shown, tool_args, called, scope_in(ctx, self.scope)
-        )
+        scope = scope_in(ctx, self.scope)
+        text, found = await self._choice.asearch(shown, tool_args, called, scope)
         self._found += found
         return text
 

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from typing_extensions import TypedDict
 
+from toolcrib.awaitable import in_thread
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
@@ -382,6 +383,8 @@ class AgentTools:
         lines = [f"- {name}: {summary(spec)}" for name, spec in named.items()]
         text = "\n".join(["You can call now:", *lines]) if lines else nothing_found(arguments)
         return text, list(named)
+
+    afor_turn, afor_step, asearch = in_thread(for_turn), in_thread(for_step), in_thread(search)
 
     def _own_tools_filter(self, shown: ShownTools) -> Filter | None:
         """Filter of the agent's own tools within the limits of the settings."""
