@@ -114,7 +114,8 @@ class Endpoint:
     @cached_property
     def takes(self) -> dict[str, Any]:
         """Types of the parameters, by name, in order."""
-        return _parameters(self.call)
+        hints = get_type_hints(self.call, include_extras=True)
+        return {name: hint for name, hint in hints.items() if name not in {"context", "return"}}
 
     @cached_property
     def answer(self) -> Any:
@@ -127,7 +128,7 @@ class Endpoint:
     @cached_property
     def upload_query(self) -> Any:
         """Type of an upload's query, None without one."""
-        return None if self.upload is None else _parameters(self.upload)["query"]
+        return None if self.upload is None else get_type_hints(self.upload)["query"]
 
     @property
     def body(self) -> Any:
@@ -164,11 +165,6 @@ class Endpoint:
     def template(self) -> str:
         """Path in the documentation and in metrics."""
         return self.path.replace(":path", "")
-
-
-def _parameters(call: Call) -> dict[str, Any]:
-    hints = get_type_hints(call, include_extras=True)
-    return {name: hint for name, hint in hints.items() if name not in {"context", "return"}}
 
 
 def answer(record: object, *, full: bool = False) -> Response:
