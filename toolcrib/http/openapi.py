@@ -190,7 +190,7 @@ def _request_body(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
 
 def _responses(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) -> dict[str, Any]:
     answers: dict[str, Any]
-    if endpoint.is_empty:
+    if endpoint.answer is None and endpoint.media_type == JSON:
         answers = {"204": {"description": "Done.", "headers": REQUEST_ID_HEADER}}
     else:
         is_json = endpoint.answer is not None

@@ -147,11 +147,6 @@ class Endpoint:
         return keys[0] if keys else None
 
     @property
-    def is_empty(self) -> bool:
-        """True if a successful answer has no body."""
-        return self.answer is None and self.media_type == JSON
-
-    @property
     def is_guarded(self) -> bool:
         """True if a request needs a key."""
         return self.path.startswith(GUARDED_PREFIX)
