@@ -76,14 +76,6 @@ def refusals(provider: Provider, given: Definition) -> Iterator[str]:
             yield fault
 
 
-def _check_tool_name(given: Definition, pattern: str) -> str:
-    return "" if re.fullmatch(pattern, given.name) else f"its name {given.name!r} is not {pattern}"
-
-
-def _check_description(given: Definition, _: str) -> str:
-    return "" if given.description else "it has no description"
-
-
 def _check_property_names(given: Definition, pattern: str) -> str:
     named = (str(name) for name in object_of(given.schema.get("properties")))
     bad = [name for name in named if not re.fullmatch(pattern, name)]
@@ -93,11 +85,6 @@ def _check_property_names(given: Definition, pattern: str) -> str:
 def _check_root_keywords(given: Definition, words: str) -> str:
     bad = [word for word in words.split() if word in given.schema]
     return f"its schema has {_list_names(bad)} at the root" if bad else ""
-
-
-def _check_root_type(given: Definition, _: str) -> str:
-    is_one = given.schema.get("type") == "object"
-    return "" if is_one else 'its schema is not of "type": "object"'
 
 
 def _check_array_items(given: Definition, _: str) -> str:
@@ -133,11 +120,15 @@ def _schema_fault(text: str) -> str:
 
 
 _CHECKS: dict[str, Callable[[Definition, str], str]] = {
-    "tool-name": _check_tool_name,
-    "description": _check_description,
+    "tool-name": lambda given, pattern: (
+        "" if re.fullmatch(pattern, given.name) else f"its name {given.name!r} is not {pattern}"
+    ),
+    "description": lambda given, _: "" if given.description else "it has no description",
     "property-name": _check_property_names,
     "root-without": _check_root_keywords,
-    "root-object": _check_root_type,
+    "root-object": lambda given, _: (
+        "" if given.schema.get("type") == "object" else 'its schema is not of "type": "object"'
+    ),
     "array-items": _check_array_items,
     "required-known": _check_required,
     "json-schema": _check_json_schema,
