@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass, replace
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from types import NoneType
@@ -197,19 +198,16 @@ class RemoteCrib:
         self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> Iterator[ToolSpec]:
         """As `Crib.list_tools`; pages are requested while iterating."""
+        if where is not None:
+            validate(where)
+        accepted = where and filter_to_json(where)
         while True:
-            page = self._page(scope, where, after)
+            body = _body(limit=PAGE_TOOLS, cursor=after, where=accepted, scope=scope)
+            page = self._transport.ask(ToolPage, "POST", "/v1/tools/list", body)
             yield from page.tools
             if page.next is None:
                 return
             after = page.next
-
-    def _page(self, scope: Scope | None, where: Filter | None, after: str | None) -> ToolPage:
-        if where is not None:
-            validate(where)
-        accepted = where and filter_to_json(where)
-        body = _body(limit=PAGE_TOOLS, cursor=after, where=accepted, scope=scope)
-        return self._transport.ask(ToolPage, "POST", "/v1/tools/list", body)
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
         """As `Crib.facets`; with a scope, the tools are listed and counted here."""
@@ -492,14 +490,10 @@ class RemoteCrib:
         self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> AsyncIterator[ToolSpec]:
         """As `list_tools`, for `async for`."""
-        apage = in_thread(RemoteCrib._page, _run)
-        while True:
-            page = await apage(self, scope, where, after)
-            for tool in page.tools:
+        tools = self.list_tools(scope=scope, where=where, after=after)
+        while page := await _run(lambda: list(islice(tools, PAGE_TOOLS))):
+            for tool in page:
                 yield tool
-            if page.next is None:
-                return
-            after = page.next
 
     # -- life --------------------------------------------------------------------------------
 
