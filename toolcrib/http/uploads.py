@@ -204,7 +204,9 @@ async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerat
         async for progress in _progress_events(context, queue):
             has_begun = True
             yield b'{"progress":%b}\n' % dump(progress) if progress else b"\n"
-        yield b'{"report":%b}\n' % dump(await _report(job), full=True)
+        if job.cancelled():
+            raise ServiceUnavailableError("the service is stopping; send the upload again")  # noqa: TRY301
+        yield b'{"report":%b}\n' % dump(job.result(), full=True)
     except Exception as error:
         if not has_begun:
             raise
@@ -216,14 +218,6 @@ async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerat
     finally:
         ending.cancel()
         job.cancel()
-
-
-async def _report(job: asyncio.Future[IndexReport]) -> IndexReport:
-    """Report of an upload; an error if the service stops before its end."""
-    await asyncio.wait((job,))
-    if job.cancelled():
-        raise ServiceUnavailableError("the service is stopping; send the upload again")
-    return job.result()
 
 
 async def _progress_events(
