@@ -306,18 +306,11 @@ def _operation_html(
         for each in operation.get("parameters", ())
     )
     body = operation.get("requestBody", {}).get("content", {})
-    responses = (
-        (status, shared[_name(each["$ref"])] if "$ref" in each else each)
-        for status, each in operation["responses"].items()
-    )
-    answers = (
-        (
-            status,
-            escape(each["description"]),
-            ", ".join(map(_schema_link, each.get("content", {}).values())),
-        )
-        for status, each in responses
-    )
+    answers: list[tuple[str, str, str]] = []
+    for status, each in operation["responses"].items():
+        response = shared[_name(each["$ref"])] if "$ref" in each else each
+        links = ", ".join(map(_schema_link, response.get("content", {}).values()))
+        answers.append((status, escape(response["description"]), links))
     return "\n".join(
         (
             f'<details id="{operation["operationId"]}">\n<summary>{heads}</summary>',
