@@ -68,11 +68,8 @@ class Authenticator:
         """Refuse requests that a foreign web page sends by a browser, also by DNS rebinding."""
         if not self._is_open:
             return
-        origin = header(scope, "origin")
-        hosts = [_hostname(f"//{header(scope, 'host') or ''}")]
-        if origin is not None:
-            hosts.append(_hostname(origin))
-        if not all(map(is_loopback, hosts)):
+        urls = f"//{header(scope, 'host') or ''}", header(scope, "origin")
+        if not all(is_loopback(_hostname(url)) for url in urls if url is not None):
             raise ForbiddenError(
                 "without keys only this machine is served, by the name localhost or its address"
             )
