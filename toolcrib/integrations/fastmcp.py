@@ -174,7 +174,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         tools = await self._get_visible_tools(ctx)
         result = await asyncio.to_thread(self._index.find, tools, query, options)
         named = {tool.name: tool for tool in tools}
-        return search_answer(result, lambda hit: _tool_definition(named[hit.name]))
+        return search_answer(result, lambda hit: definition(_mcp_tool(named[hit.name])))
 
     async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
         """Call a tool that the caller may see; any other is unknown."""
@@ -320,9 +320,8 @@ def _parse_call(given: Mapping[str, Any]) -> dict[str, Any]:
     return _parse_arguments({"name": given.get("name"), "arguments": arguments})
 
 
-def _tool_definition(tool: Tool) -> dict[str, Any]:
-    described = tool.to_mcp_tool()
-    return definition(described.model_dump(mode="json", by_alias=True, exclude_none=True))
+def _mcp_tool(tool: Tool) -> dict[str, Any]:
+    return tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 # -- answers to a model --------------------------------------------------------------------------
@@ -472,8 +471,7 @@ class VisibleTools:
         # A server may create new tool objects for every list.
         if last is not None and (last[0] is tool or _described(last[0]) == _described(tool)):
             return last[1]
-        described = tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True)
-        for spec in tool_specs("FastMCP", "tools", [described], ""):
+        for spec in tool_specs("FastMCP", "tools", [_mcp_tool(tool)], ""):
             if isinstance(spec, ToolSpec):
                 known = spec.model_copy(update={"id": f"{spec.name}@{spec.digest}"})
                 self._read[tool.name] = (tool, known)

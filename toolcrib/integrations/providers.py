@@ -539,16 +539,13 @@ def rename_properties(schema: Mapping[str, Any], names: Mapping[str, str]) -> di
             if word in changed:
                 changed[word] = {names.get(name, name): item for name, item in node[word].items()}
         if "required" in changed:
-            changed["required"] = list_names(node["required"])
+            changed["required"] = [names.get(name, name) for name in node["required"]]
         if "dependentRequired" in changed:
             changed["dependentRequired"] = {
-                names.get(name, name): list_names(needed)
+                names.get(name, name): [names.get(each, each) for each in needed]
                 for name, needed in node["dependentRequired"].items()
             }
         return changed
-
-    def list_names(given: Iterable[str]) -> list[str]:
-        return [names.get(name, name) for name in given]
 
     return map_schemas(schema, rename_node)
 
