@@ -172,8 +172,7 @@ def schemas(
     made, shared = TypeAdapter.json_schemas(
         inputs, ref_template=template, schema_generator=_RecordSchema
     )
-    by_number = {number: schema for (number, _), schema in made.items()}
-    return [by_number[number] for number in range(len(kinds))], shared.get("$defs", {})
+    return list(made.values()), shared.get("$defs", {})
 
 
 class _RecordSchema(GenerateJsonSchema):
