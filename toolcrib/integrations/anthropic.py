@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.extras import needs_extra
 
-try:
+with needs_extra("tools for Anthropic's models", "anthropic"):
     from anthropic.types import ToolParam, ToolResultBlockParam, ToolUseBlock
     from anthropic.types.beta import (
         BetaRequestToolAdditionBlockParam,
         BetaRequestToolRemovalBlockParam,
     )
-except ImportError as missing:
-    raise MissingExtraError("tools for Anthropic's models", "anthropic") from missing
 
 from toolcrib.integrations.formats import (
     Definitions,

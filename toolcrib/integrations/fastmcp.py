@@ -13,9 +13,10 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from toolcrib.errors import MissingExtraError, QueryError, StoreError, nearest
+from toolcrib.errors import QueryError, StoreError, nearest
+from toolcrib.extras import needs_extra
 
-try:
+with needs_extra("the search of a FastMCP server", "gateway"):
     from fastmcp.server.context import Context
     from fastmcp.server.dependencies import get_context
     from fastmcp.server.transforms.search.base import BaseSearchTransform
@@ -23,8 +24,6 @@ try:
     from fastmcp.utilities.versions import VersionSpec
     from mcp.types import TextContent, ToolAnnotations
     from pydantic import PrivateAttr
-except ImportError as missing:
-    raise MissingExtraError("the search of a FastMCP server", "gateway") from missing
 
 from toolcrib.crib import Crib
 from toolcrib.indexers.readers.mcp import tool_specs

@@ -9,9 +9,9 @@ from typing import Annotated, Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.extras import needs_extra
 
-try:
+with needs_extra("agents of LangChain", "langchain"):
     from langchain.agents.middleware.types import (
         AgentMiddleware,
         AgentState,
@@ -36,8 +36,6 @@ try:
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.errors import GraphBubbleUp
     from langgraph.types import Command
-except ImportError as missing:
-    raise MissingExtraError("agents of LangChain", "langchain") from missing
 
 from toolcrib.integrations.formats import (
     fitting_definition,

@@ -9,9 +9,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.extras import needs_extra
 
-try:
+with needs_extra("retrievers of LlamaIndex", "llama-index"):
     from llama_index.core.agent.workflow import FunctionAgent
     from llama_index.core.base.base_retriever import BaseRetriever
     from llama_index.core.base.llms.types import ChatMessage, ChatResponse
@@ -28,8 +28,6 @@ try:
         ToolOutput,
         adapt_to_async_tool,
     )
-except ImportError as missing:
-    raise MissingExtraError("retrievers of LlamaIndex", "llama-index") from missing
 
 from toolcrib.integrations.formats import fitting_definition, restore_arguments
 from toolcrib.integrations.selection import (

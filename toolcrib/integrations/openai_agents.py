@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.extras import needs_extra
 
-try:
+with needs_extra("agents of OpenAI's SDK", "openai-agents"):
     from agents import Agent, AgentHooks, FunctionTool, ItemHelpers, ModelResponse, Tool
     from openai.types.responses import (
         FunctionToolParam,
@@ -18,8 +18,6 @@ try:
         ResponseToolSearchOutputItemParamParam,
         ToolSearchToolParam,
     )
-except ImportError as missing:
-    raise MissingExtraError("agents of OpenAI's SDK", "openai-agents") from missing
 
 from toolcrib.integrations.formats import (
     Definitions,

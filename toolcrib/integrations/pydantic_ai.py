@@ -10,14 +10,12 @@ from typing import Any, Generic
 
 from pydantic_core import SchemaValidator, core_schema, from_json
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.extras import needs_extra
 
-try:
+with needs_extra("toolsets of Pydantic-AI", "pydantic-ai"):
     from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
     from pydantic_ai.tools import AgentDepsT, RunContext, Tool, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
-except ImportError as missing:
-    raise MissingExtraError("toolsets of Pydantic-AI", "pydantic-ai") from missing
 
 from toolcrib.integrations.formats import fitting_definition, restore_arguments
 from toolcrib.integrations.selection import (

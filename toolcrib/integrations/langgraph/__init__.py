@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.extras import needs_extra
 
-try:
+with needs_extra("graphs of LangGraph", "langgraph"):
     import langgraph.prebuilt  # noqa: F401  # pyright: ignore[reportUnusedImport]
-except ImportError as missing:
-    raise MissingExtraError("graphs of LangGraph", "langgraph") from missing
 
 from toolcrib.integrations.langgraph.bigtool import BigToolState, create_agent, retrieval_functions
 from toolcrib.integrations.langgraph.routing import RoutingNodes, build_routing_graph
