@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_snake
 
-from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, FrozenModel
+from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, FrozenModel, is_object, list_of
 from toolcrib.records.scope import Sensitivity
 
 MAX_TOOL_DESCRIPTION_CHARS = 200_000
@@ -98,9 +98,8 @@ MAX_EXAMPLE_CHARS = 300
 def annotated_examples(annotations: dict[str, Any]) -> tuple[str, ...]:
     """Search texts in a tool's annotations: the hint, and the values of examples."""
     hint = annotations.get(SEARCH_HINT)
-    listed = annotations.get(INPUT_EXAMPLES)
-    examples = cast("list[Any]", listed) if isinstance(listed, list) else []
-    values = (cast("dict[str, Any]", each).values() for each in examples if isinstance(each, dict))
+    examples = list_of(annotations.get(INPUT_EXAMPLES))
+    values = (each.values() for each in examples if is_object(each))
     texts = ["; ".join(each for each in some if isinstance(each, str)) for some in values]
     known = (" ".join(text.split()) for text in (hint, *texts) if isinstance(text, str))
     return tuple(dict.fromkeys(text[:MAX_EXAMPLE_CHARS] for text in known if text))
