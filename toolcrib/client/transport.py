@@ -10,6 +10,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from http import HTTPStatus
@@ -141,13 +142,10 @@ def _timeout_failure(place: str, timeout_s: float) -> AttemptError:
 
 
 def _problem(reply: Reply) -> dict[str, Any]:
-    if reply.kind not in {"application/problem+json", "application/json"}:
-        return {}
-    try:
-        found = json.loads(reply.body)
-    except (ValueError, RecursionError):
-        return {}
-    return object_of(found)
+    if reply.kind in {"application/problem+json", "application/json"}:
+        with suppress(ValueError, RecursionError):
+            return object_of(json.loads(reply.body))
+    return {}
 
 
 def _problem_error(
@@ -199,12 +197,11 @@ def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
 def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
     """Seconds to wait: by the problem, which has fractions, else by the header."""
     given: Any = problem.get("retry_after_s", reply.headers.get("retry-after"))
-    try:
-        seconds = float(given)
-    except (TypeError, ValueError):
-        # A proxy may give a date, which is ignored: the usual pause applies.
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    # A proxy may give a date, which is ignored: the usual pause applies.
+    with suppress(TypeError, ValueError):
+        if 0 <= (seconds := float(given)) < math.inf:
+            return seconds
+    return None
 
 
 _Record = TypeVar("_Record")
@@ -480,12 +477,10 @@ def _check_url(url: str) -> str:
 
 
 def _split(url: str) -> SplitResult:
-    try:
+    with suppress(ValueError):
         parts = urlsplit(url)
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
-    except ValueError:
-        pass
     shown = re.sub(r"//[^/@]*@", "//", url)
     raise errors.SettingsError(
         f"{shown!r} is not the URL of a service; {_URL_EXAMPLE}, or use Crib.open for a folder"

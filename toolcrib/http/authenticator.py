@@ -139,7 +139,6 @@ def _key(scope: Mapping[str, Any]) -> str:
 
 
 def _hostname(url: str) -> str:
-    try:
+    with suppress(ValueError):
         return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+    return ""
