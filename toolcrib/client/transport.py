@@ -102,7 +102,9 @@ def reply_failure(reply: Reply, place: str, about: str) -> AttemptError:
     """Failure by an answer; `about` is the requested tool or collection."""
     problem = _problem(reply)
     after_s = _retry_after(reply, problem)
-    error = _problem_error(problem, about, after_s) or _status_error(reply, problem, place, after_s)
+    error = _problem_error(problem, about) or _status_error(reply, problem, place)
+    if isinstance(error, ServiceError):
+        error.retry_after_s = after_s
     if request := str(problem.get("instance", "")).removeprefix(REQUEST):
         error.add_note(f"toolcrib request {request} at {place}")
     return AttemptError(
@@ -148,9 +150,7 @@ def _problem(reply: Reply) -> dict[str, Any]:
     return {}
 
 
-def _problem_error(
-    problem: Mapping[str, Any], about: str, after_s: float | None
-) -> ToolcribError | None:
+def _problem_error(problem: Mapping[str, Any], about: str) -> ToolcribError | None:
     """Error of a toolcrib problem; None for any other document, or an unknown problem."""
     slug = str(problem.get("type", ""))
     kind = error_class(slug.removeprefix(PROBLEM)) if slug.startswith(PROBLEM) else None
@@ -161,14 +161,10 @@ def _problem_error(
         kind, errors.UnknownToolError | errors.UnknownCollectionError | errors.UnknownQuestionError
     ):
         return kind(about, tuple(map(str, list_of(problem.get("nearest")))))
-    if issubclass(kind, ServiceError):
-        return kind(detail, retry_after_s=after_s)
     return kind(detail)
 
 
-def _status_error(
-    reply: Reply, problem: Mapping[str, Any], place: str, after_s: float | None
-) -> ServiceError:
+def _status_error(reply: Reply, problem: Mapping[str, Any], place: str) -> ServiceError:
     """Error of an answer without a toolcrib problem."""
     if HTTPStatus.MULTIPLE_CHOICES <= reply.status < HTTPStatus.BAD_REQUEST:
         where = reply.headers.get("location", "").partition("?")[0][:MAX_SERVICE_REASON_CHARS]
@@ -179,10 +175,7 @@ def _status_error(
     kind = ERROR_BY_STATUS.get(reply.status, ServiceError)
     words = f"{reply.status} {reply.phrase}".strip()
     reason = _reason(reply, problem)
-    return kind(
-        f"the service at {place} answered {words}{f': {reason}' if reason else ''}",
-        retry_after_s=after_s,
-    )
+    return kind(f"the service at {place} answered {words}{f': {reason}' if reason else ''}")
 
 
 def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
