@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast
@@ -291,7 +290,7 @@ async def put_documents(
         else:
             lines.append(_line(Refusal(each.name, "", _SAME_NAME)))
     pruned = name if body.prune else None
-    work = await context.run(lambda: _work(context, lines, pruned, {name}))
+    work = await context.run(lambda: _work(context, lines, pruned))
     return answer(await work.run(context, ignore), full=True)
 
 
@@ -317,17 +316,14 @@ def _line(item: Passage | Refusal) -> Line:
     return Line.of((item.document, item), (item.collection, item.document), PassageEntry)
 
 
-def _work(
-    context: RequestContext,
-    lines: list[Line],
-    prune: str | None,
-    collections: AbstractSet[str],
-) -> UploadWork[Passage]:
-    """Work that writes passages of these collections, one of which may be pruned."""
-    names, scope = sorted(collections), context.scope()
+def _work(context: RequestContext, lines: list[Line], prune: str | None) -> UploadWork[Passage]:
+    """Work that writes passages, and may prune a collection."""
+    names = {cast("tuple[str, str]", line.name)[0] for line in lines if line.name is not None}
+    names |= set() if prune is None else {prune}
+    scope = context.scope()
 
     def write(crib: Crib, part: list[PassageEntry], listener: Listener) -> IndexReport:
-        _require_writable(crib, names, scope)
+        _require_writable(crib, sorted(names), scope)
         return crib.knowledge.put(part, prune=prune, progress=listener)
 
     # Pruning needs all names, so the whole upload is one part.
@@ -352,9 +348,7 @@ async def upload_documents(
     """
     name = attrgetter("collection", "document")
     lines = await read_upload(context, request, UploadedEntry, name, prune=query.prune is not None)
-    names = {cast("tuple[str, str]", line.name)[0] for line in lines if line.name is not None}
-    pruned = {query.prune} if query.prune is not None else set[str]()
-    work = await context.run(lambda: _work(context, lines, query.prune, names | pruned))
+    work = await context.run(lambda: _work(context, lines, query.prune))
     return await respond(context, work)
 
 
