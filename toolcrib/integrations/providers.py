@@ -221,18 +221,16 @@ def takes_strict(provider: Provider, schema: Mapping[str, Any]) -> bool:
         if rule.provider == provider and rule.kind == STRICT_WITHOUT
         for word in rule.value.split()
     }
+    # Every provider accepts `minItems` of 0 or 1.
+    if any(key in excluded and (key != "minItems" or n[key] > 1) for n in nodes for key in n):
+        return False
     objects = [n for n in nodes if "object" in _types(n) or "properties" in n]
     complete = provider == Provider.OPENAI
     return all(
         each.get("additionalProperties") is False
         and not (complete and object_of(each.get("properties")).keys() - each.get("required", ()))
         for each in objects
-    ) and not any(excluded & _constraints(each) for each in nodes)
-
-
-def _constraints(schema: Mapping[str, Any]) -> set[str]:
-    """Keywords of a schema, without `minItems` of 0 or 1, which every provider accepts."""
-    return {key for key, value in schema.items() if key != "minItems" or value > 1}
+    )
 
 
 _OLD_REFERENCES = ("$recursiveRef", "$dynamicRef")
