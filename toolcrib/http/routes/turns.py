@@ -204,9 +204,7 @@ class GuidanceBody(TurnBody):
 class ShapedSelection(ToolSelection):
     """The tools of a turn, in the requested shape."""
 
-    tools: (  # pyright: ignore[reportIncompatibleVariableOverride]
-        tuple[ToolHit, ...] | tuple[dict[str, Any], ...]
-    )
+    tools: tuple[ToolHit, ...] | tuple[dict[str, Any], ...]  # pyright: ignore[reportIncompatibleVariableOverride]
     names: Annotated[dict[str, str], IF_SHAPED] = field(default_factory=dict[str, str])
     left_out: Annotated[tuple[LeftOut, ...], IF_SHAPED] = ()
 

@@ -11,11 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.graph import (  # pyright: ignore[reportMissingTypeStubs]
-    END,
-    MessagesState,
-    StateGraph,
-)
+from langgraph.graph import END, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
 
