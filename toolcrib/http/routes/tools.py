@@ -258,10 +258,7 @@ async def index_tools(context: RequestContext, body: IndexBody) -> Annotated[Res
 def _work(
     context: RequestContext, lines: list[Line], server: str | None, *, prune: bool
 ) -> tuple[UploadWork[ToolSpec], list[Held]]:
-    """Work that writes tools, and a list that it fills with quarantined tools.
-
-    As in the library, a refusal that may stand for another tool prevents pruning.
-    """
+    """Work that writes tools, and a list that it fills with quarantined tools."""
     named = {line.name for line in lines if line.name is not None}
     held: list[Held] = []
 

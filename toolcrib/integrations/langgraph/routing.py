@@ -454,10 +454,7 @@ class _Plan(BaseModel):
 
 
 def _steps_by_prerequisites(state: RoutingState) -> list[PlanStep]:
-    """Steps by the decision: the best tool of each need, after the tools that it requires.
-
-    Done steps stay, and open steps until reflection drops them.
-    """
+    """Planned steps, then the best tool of each need, after the tools that it requires."""
     planned, decision = list(state.get("plan_steps", ())), decision_of(state)
     names = {tool_id: name for name, tool_id in state.get("ids", {}).items()}
     if decision.tools.verdict != "accept" or len(_done_steps(state)) < len(planned):
