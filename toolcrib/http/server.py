@@ -86,7 +86,7 @@ class _DrainingServer(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
         elif self._until is not None:
-            self._state.is_hurried = self.should_exit = True
+            self.should_exit = True
         else:
             self._state.draining = True
             self._until = time.monotonic() + self._state.settings.service.drain_s

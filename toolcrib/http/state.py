@@ -37,10 +37,9 @@ READINESS_TTL_S = 0.5
 class ServiceState:
     """Tenants, threads, processes, telemetry and readiness of one service.
 
-    `under_way`: number of admitted requests. While `draining` no request is admitted; with
-    `is_hurried` the shutdown waits for none. `ending` is set shortly before the end, so that
-    running requests can send a last line. `places` and `bytes`: shares of owners. `activity` reads
-    the calls of a gateway.
+    `under_way`: number of admitted requests. While `draining` no request is admitted. `ending` is
+    set shortly before the end, so that running requests can send a last line. `places` and `bytes`:
+    shares of owners. `activity` reads the calls of a gateway.
     """
 
     def __init__(self, namespaces: Tenants, settings: Settings, telemetry: Telemetry) -> None:
@@ -66,7 +65,6 @@ class ServiceState:
         self.activity = ActivityReader(self._gateway_db or namespaces.records_db)
         self.under_way = 0
         self.draining = False
-        self.is_hurried = False
         self.ending = asyncio.Event()
         self.logs: WeakSet[DatabaseLog] = WeakSet()
         # Weak values drop a lock after its last use.
