@@ -42,6 +42,7 @@ def wrong(**changed):
         (wrong(colour="red"), "colour: Extra inputs are not permitted"),
         (wrong(run_if={"from": "a"}), "run_if: give exactly one of eq, ne, in"),
         (wrong(run_if={"from": "a", "eq": 1, "gt": 1}), "run_if: give exactly one of"),
+        (wrong(run_if={"and": None}), "run_if: give exactly one of"),
         (wrong(run_if={"eq": 1}), "run_if: `from` must name a node"),
         (wrong(run_if={"from": "a", "not": {"from": "a", "eq": 1}}), "run_if: `from` goes with"),
     ],

@@ -116,6 +116,7 @@ class Condition(FrozenModel, populate_by_name=True):
             field.alias or name
             for name, field in type(self).model_fields.items()
             if name in self.model_fields_set
+            and (getattr(self, name) is not None or (field.alias or name) in COMPARISONS)
         }
         return [name for name in (*COMPARISONS, *COMBINATIONS) if name in given]
 
