@@ -323,6 +323,7 @@ class DeclaredError(Exception):
         (ValueError("request timed out"), {}, "retriable"),
         (TimeoutError(), {"in_classification": True}, "retriable"),
         (503, {"severity": "replan"}, "replan"),
+        (type("RatedError", (Exception,), {"severity": ["high"]})(), {}, "replan"),
     ],
 )
 def test_a_severity_that_is_handed_in_goes_before_what_is_read(error, more, kind):
