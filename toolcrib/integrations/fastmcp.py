@@ -435,7 +435,11 @@ class VisibleTools:
             crib = self._sync(specs)
         seen = HasId(frozenset(point_id(spec.id) for spec in specs))
         where = None if len(specs) == len(self._kept_ids) else seen
-        return crib.tools.find(query, replace(options, where=where))
+        found = crib.tools.find(query, replace(options, where=where))
+        if where is None and len(specs) != len(self._kept_ids):
+            # Tools of another caller came meanwhile.
+            found = crib.tools.find(query, replace(options, where=seen))
+        return found
 
     def close(self) -> None:
         """Close the index."""
