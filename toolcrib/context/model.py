@@ -429,7 +429,7 @@ class SemanticDetector(HeuristicDetector):
         # A follow-up is read with the earlier text, because its own words are few.
         whole = head_of(query.text)
         try:
-            present = found if query.text == text else self._finder.find(whole)
+            present = found if query.text == text or not entities else self._finder.find(whole)
             reading = TextReading(whole, present)
             predictions = self._predict(query.dense, reading)
             if own is not None and own.dense is not None and own.text != query.text:
@@ -510,7 +510,7 @@ class SemanticDetector(HeuristicDetector):
         own = self._model.predict(vector, reading)
         turns, fields = self._turn_classifiers[self._is_english(reading.text)]
         predictions = turns.predict(reading.text) if fields else {}
-        return own | {field: predictions[field] for field in fields}
+        return own | {field: predictions[field] for field in sorted(fields)}
 
     def _smalltalk(
         self,
