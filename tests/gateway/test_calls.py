@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 
@@ -174,7 +175,7 @@ def waiting():
     return pending, put, cancelled
 
 
-def test_a_call_that_waits_is_given_back_once_and_to_nobody_else(waiting):
+async def test_a_call_that_waits_is_given_back_once_and_to_nobody_else(waiting):
     pending, put, cancelled = waiting
     call, state = put("ada")
 
@@ -186,7 +187,7 @@ def test_a_call_that_waits_is_given_back_once_and_to_nobody_else(waiting):
     assert cancelled == []
 
 
-def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypatch):
+async def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypatch):
     pending, put, cancelled = waiting
     for who in ("ada", "bob", "ada", "eve"):
         put(who)
@@ -196,10 +197,12 @@ def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypatch):
     monkeypatch.setattr(calls, "MAX_PENDING_CALLS", 2)
     put("fay")
     assert cancelled == ["ada", "ada", "bob"]
-    monkeypatch.setattr(pending, "_keep_s", -1.0)
+    monkeypatch.setattr(pending, "_keep_s", 0.0)
     put("late")
+    await asyncio.sleep(0.01)
+    assert cancelled == ["ada", "ada", "bob", "eve", "late"]
     pending.close()
-    assert cancelled == ["ada", "ada", "bob", "eve", "fay", "late"]
+    assert cancelled == ["ada", "ada", "bob", "eve", "late", "fay"]
 
 
 async def test_what_is_found_and_called_with_success_teaches(behind: Behind):

@@ -192,7 +192,7 @@ class _Call:
     pending: PendingCall
     budget: CallBudget
     key: str
-    since: float = field(default_factory=monotonic)
+    since: float
 
 
 class PendingInputs:
@@ -204,41 +204,36 @@ class PendingInputs:
 
     def __init__(self, keep_s: float) -> None:
         self._keep_s = keep_s
-        self._calls: dict[str, tuple[_Call, float]] = {}
+        self._calls: dict[str, _Call] = {}
 
     def put(self, call: _Call) -> str:
         """Store a call; return the state that its client must send to resume it."""
-        self._sweep()
+        while len(self._calls) >= MAX_PENDING_CALLS:
+            self._cancel(next(iter(self._calls)))
         state = secrets.token_urlsafe(16)
-        self._calls[state] = call, monotonic() + self._keep_s
+        self._calls[state] = call
+        asyncio.get_running_loop().call_later(self._keep_s, self._cancel, state)
         return state
 
     def take(self, state: str, key: str, tool_id: str) -> _Call | None:
         """Remove and return the call of this state, key and tool; None without one."""
-        self._sweep()
-        call, _ = self._calls.get(state, (None, 0.0))
+        call = self._calls.get(state)
         if call is None or (call.key, call.entry.spec.id) != (key, tool_id):
             return None
-        del self._calls[state]
-        return call
+        return self._calls.pop(state)
 
     def leave(self, key: str) -> None:
         """Cancel the calls of an ended conversation."""
-        self._cancel([state for state, (call, _) in self._calls.items() if call.key == key])
+        self._cancel(*(state for state, call in self._calls.items() if call.key == key))
 
     def close(self) -> None:
         """Cancel all calls."""
-        self._cancel(list(self._calls))
+        self._cancel(*self._calls)
 
-    def _sweep(self) -> None:
-        now = monotonic()
-        oldest = list(self._calls)[: max(0, len(self._calls) - MAX_PENDING_CALLS + 1)]
-        late = [state for state, (_, until) in self._calls.items() if until < now]
-        self._cancel(list(dict.fromkeys((*late, *oldest))))
-
-    def _cancel(self, states: list[str]) -> None:
+    def _cancel(self, *states: str) -> None:
         for state in states:
-            self._calls.pop(state)[0].pending.cancel()
+            if (call := self._calls.pop(state, None)) is not None:
+                call.pending.cancel()
 
 
 class CallRunner:
