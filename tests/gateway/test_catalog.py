@@ -93,7 +93,7 @@ def test_what_is_within_a_scope_is_what_a_search_could_find():
     scope = Scope(tags=frozenset({"home"}), max_sensitivity="internal")
 
     assert [entry.spec.id for entry in catalog.within(scope)] == ["post/send"]
-    assert len(catalog.within(None)) == 3
+    assert len(catalog.within(Scope())) == 3
     assert not catalog.within(Scope(servers=frozenset()))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, groupby
 from math import fsum, log1p
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from fastmcp.utilities.authorization import AuthContext
 from fastmcp.utilities.versions import VersionSpec
 from mcp.types import Tool as McpTool
 from mcp.types import ToolAnnotations
-from pydantic import PrivateAttr, ValidationError
+from pydantic import Field, InstanceOf, PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import has_tool
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 
 MAX_SCOPE_TOOLS_BYTES = 4 * 2**20
 """Maximum memory of the cache of tools within callers' scopes."""
-
-
-def _scope_bytes(scope: Scope | None, tools: Collection[object]) -> int:
-    return 8 * len(tools) + (scope.bytes if scope else 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,8 +71,8 @@ class ToolCatalog:
         enabled = sorted((spec for spec in specs if spec.enabled), key=lambda spec: spec.id)
         self._entries = {spec.id: _entry(spec, known or {}) for spec in enabled}
         self._by_name = by_unique_name(self, lambda entry: entry.name)
-        self._of_scopes: BoundedMap[Scope | None, tuple[CatalogEntry, ...]] = BoundedMap(
-            MAX_SCOPE_TOOLS_BYTES, _scope_bytes
+        self._of_scopes: BoundedMap[Scope, tuple[CatalogEntry, ...]] = BoundedMap(
+            MAX_SCOPE_TOOLS_BYTES, lambda scope, tools: scope.bytes + 8 * len(tools)
         )
 
     def __len__(self) -> int:
@@ -101,13 +97,14 @@ class ToolCatalog:
         """Tools of a server."""
         return [entry for entry in self if entry.spec.server == server]
 
-    def within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
+    def within(self, scope: Scope) -> tuple[CatalogEntry, ...]:
         """Tools that a caller with a scope could find, by id."""
-        return self._of_scopes.get_or_make(scope, partial(self._within, scope))
 
-    def _within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
-        where = from_scope(scope)
-        return tuple(entry for entry in self if entry.fits(where))
+        def find() -> tuple[CatalogEntry, ...]:
+            where = from_scope(scope)
+            return tuple(entry for entry in self if entry.fits(where))
+
+        return self._of_scopes.get_or_make(scope, find)
 
     def without_changed(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
         """Copy without tools that these servers no longer list, or list changed."""
@@ -162,10 +159,11 @@ class GatewayTool(Tool):
     """Tool of a server behind the gateway.
 
     It contains only screened content: icons and `_meta` of its server are omitted, except what
-    providers read there about the search for tools.
+    providers read there about the search for tools. `note` precedes the description.
     """
 
-    _entry: CatalogEntry = PrivateAttr()
+    entry: InstanceOf[CatalogEntry] = Field(exclude=True)
+    note: str = Field(exclude=True)
     _call: Run = PrivateAttr()
 
     @classmethod
@@ -176,7 +174,7 @@ class GatewayTool(Tool):
         scope_of: Callable[[AccessToken | None], Scope],
         run: Run,
     ) -> GatewayTool:
-        """Tool for callers whose scope includes it; `note` precedes the description."""
+        """Tool for callers whose scope includes it."""
         spec, title = entry.spec, entry.spec.annotations.get("title")
         schema, about = fit_definition(spec.input_schema, spec.description)
 
@@ -185,6 +183,8 @@ class GatewayTool(Tool):
             return is_in_scope and has_tool(context.token, entry.spec.id)
 
         tool = cls(
+            entry=entry,
+            note=note,
             name=entry.name,
             title=title if isinstance(title, str) else None,
             description=" ".join(filter(None, (note, about))) or None,
@@ -197,21 +197,16 @@ class GatewayTool(Tool):
         # Invalid hints are omitted.
         with suppress(ValidationError):
             tool.annotations = ToolAnnotations.model_validate(spec.annotations or None)
-        tool._entry, tool._call = entry, run
+        tool._call = run
         return tool
 
     def to_mcp_tool(self, **overrides: Any) -> McpTool:
         """Tool as listed to clients; FastMCP would add a missing title."""
         return super().to_mcp_tool(**{"title": self.title, **overrides})
 
-    @property
-    def entry(self) -> CatalogEntry:
-        """Entry of the catalog."""
-        return self._entry
-
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Call the tool at its server."""
-        return await self._call(self._entry, arguments, get_context())
+        return await self._call(self.entry, arguments, get_context())
 
 
 class CatalogProvider(Provider):
@@ -223,7 +218,7 @@ class CatalogProvider(Provider):
     def __init__(self, index: GatewayIndex, note: Callable[[str], str], run: Run) -> None:
         super().__init__()
         self._index, self._note, self._run = index, note, run
-        self._gateway_tools: dict[str, tuple[CatalogEntry, str, GatewayTool]] = {}
+        self._gateway_tools: dict[str, GatewayTool] = {}
 
     async def _list_tools(self) -> Sequence[Tool]:
         return self.tools()
@@ -234,21 +229,21 @@ class CatalogProvider(Provider):
         entry = self._index.catalog.find(name)
         if entry is None or not entry.fits(from_scope(self._index.scope)):
             return None
-        return self._tool(entry)[2]
+        return self._tool(entry)
 
     def tools(self) -> list[GatewayTool]:
         """All tools of the catalog, by id."""
         # FastMCP may list the tools with every call: cache them.
         here = self._index.catalog.within(self._index.scope)
         self._gateway_tools = {entry.spec.id: self._tool(entry) for entry in here}
-        return [tool for _, _, tool in self._gateway_tools.values()]
+        return list(self._gateway_tools.values())
 
-    def _tool(self, entry: CatalogEntry) -> tuple[CatalogEntry, str, GatewayTool]:
+    def _tool(self, entry: CatalogEntry) -> GatewayTool:
         note = self._note(entry.spec.server)
         known = self._gateway_tools.get(entry.spec.id)
-        if known is not None and known[0] is entry and known[1] == note:
+        if known is not None and known.entry is entry and known.note == note:
             return known
-        return entry, note, GatewayTool.of(entry, note, self._index.scope_of, self._run)
+        return GatewayTool.of(entry, note, self._index.scope_of, self._run)
 
 
 # -- summary for a model -----------------------------------------------------------------------
@@ -292,7 +287,8 @@ def server_summary(tools: Iterable[ToolSpec]) -> str:
 
 def _server(name: str, tools: list[ToolSpec]) -> str:
     own = set(_words(name))
-    counted = Counter(word for tool in tools for word in set(_topics(tool)) - own)
+    topics = ({*_words(tool.name), *_words(tool.category)} for tool in tools)
+    counted = Counter(word for words in topics for word in words - _COMMON_WORDS - own)
     described = Counter(word for tool in tools for word in set(_words(tool.description)))
     # Singular or plural, not both: "issue" or "issues".
     best: dict[str, str] = {}
@@ -302,13 +298,6 @@ def _server(name: str, tools: list[ToolSpec]) -> str:
     many = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
     plain = " ".join(_NOT_PLAIN.sub(" ", name).split())
     return f"{plain[:MAX_SUMMARY_NAME_CHARS]} ({many}{about})"
-
-
-def _topics(tool: ToolSpec) -> Iterator[str]:
-    """Words of a tool's name and category that name its subject."""
-    return (
-        word for word in (*_words(tool.name), *_words(tool.category)) if word not in _COMMON_WORDS
-    )
 
 
 def _words(text: str) -> Iterator[str]:
