@@ -21,7 +21,7 @@ from toolcrib.access.activity import STATE_EVERY_S, ActivityLog, redacted_argume
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreError
 from toolcrib.gateway.catalog import CALL_TOOLS, CatalogEntry
-from toolcrib.gateway.connection import TOOL_ERROR, error_name
+from toolcrib.gateway.connection import observed
 from toolcrib.gateway.guidance import outcome_of
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
@@ -125,7 +125,6 @@ class GatewayRecorder(Middleware):
         self._record(session, "tools/list", about)
 
     def _saved_tokens(self, left_out: Sequence[CatalogEntry]) -> Counter[str]:
-        """Tokens of omitted definitions, by server."""
         saved = Counter[str]()
         for entry in left_out:
             spec = entry.spec
@@ -201,15 +200,10 @@ class OperationMetrics(Middleware):
 
     def __init__(self, metrics: MetricsRegistry) -> None:
         self._received, self._sent = (
-            metrics.histogram(
-                f"mcp_{side}_operation_duration_seconds",
-                says,
-                OPERATION_BUCKETS_S,
-                *OPERATION_LABELS,
-            )
-            for side, says in (
-                ("server", "Time of a client's request."),
-                ("client", "Time of a server's tool."),
+            metrics.histogram(name, says, OPERATION_BUCKETS_S, *OPERATION_LABELS)
+            for name, says in (
+                ("mcp_server_operation_duration_seconds", "Time of a client's request."),
+                ("mcp_client_operation_duration_seconds", "Time of a server's tool."),
             )
         )
 
@@ -219,23 +213,19 @@ class OperationMetrics(Middleware):
         """Observe a request at its end, successful or not."""
         if _IS_NESTED_CALL.get():
             return await call_next(context)
-        began, error_type, within = monotonic(), "", _IS_NESTED_CALL.set(True)
+        method, operation, tool = context.method or OTHER_LABEL, "", ""
+        if method == TOOL_CALL_METHOD:
+            name = context.message.name
+            operation, tool = EXECUTE_TOOL, name if name in RESERVED_NAMES else OTHER_LABEL
+
+        def observe(took_s: float, error_type: str) -> None:
+            self._received(method, operation, tool, "tcp", error_type).observe(took_s)
+
+        within = _IS_NESTED_CALL.set(True)
         try:
-            result = await call_next(context)
-        except BaseException as error:
-            error_type = error_name(error)
-            raise
-        else:
-            error_type = TOOL_ERROR if getattr(result, "is_error", False) else ""
-            return result
+            return await observed(call_next(context), observe)
         finally:
             _IS_NESTED_CALL.reset(within)
-            method, operation, tool = context.method or OTHER_LABEL, "", ""
-            if method == TOOL_CALL_METHOD:
-                name = context.message.name
-                operation, tool = EXECUTE_TOOL, name if name in RESERVED_NAMES else OTHER_LABEL
-            labels = method, operation, tool, "tcp", error_type
-            self._received(*labels).observe(monotonic() - began)
 
     def observe_call(self, transport: str, took_s: float, error_type: str) -> None:
         """Observe the end of a call of a server, whether answered or not."""

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
 
 import anyio
 from mcp import ClientSession, MCPError, types
@@ -75,16 +76,22 @@ TOOL_ERROR = "tool_error"
 ObservedCall: TypeAlias = Callable[[str, float, str], None]
 """Observer of a call's end: transport, seconds, and type of its error (empty without one)."""
 
+_Result = TypeVar("_Result")
+
 logger = logging.getLogger(__name__)
 
 
-def ignore_call(transport: str, took_s: float, error_type: str) -> None:
-    """Ignore a call."""
-
-
-def error_name(error: BaseException) -> str:
-    """Type of an error by OpenTelemetry's conventions."""
-    return str(error.code) if isinstance(error, MCPError) else type(error).__qualname__
+async def observed(request: Awaitable[_Result], observe: Callable[[float, str], None]) -> _Result:
+    """Await a request, and observe its seconds and its error, by OpenTelemetry's conventions."""
+    began = monotonic()
+    try:
+        result = await request
+    except BaseException as error:
+        name = str(error.code) if isinstance(error, MCPError) else type(error).__qualname__
+        observe(monotonic() - began, name)
+        raise
+    observe(monotonic() - began, TOOL_ERROR if getattr(result, "is_error", False) else "")
+    return result
 
 
 async def wait_for_first(timeout_s: float, *events: asyncio.Event) -> None:
@@ -120,7 +127,6 @@ class PendingCall:
         self._timeout_s = self._left_s = timeout_s
         self._timer: asyncio.TimerHandle | None = None
         self._is_late = False
-        self._open_questions = 0
         self._changed = asyncio.Event()
         self._questions: dict[str, _Question] = {}
         self._question_count = 0
@@ -136,17 +142,24 @@ class PendingCall:
         """Send a server's question to the caller, and wait for the answer."""
         if (refusal := self.request.refusal(request)) is not None:
             return refusal
-        with self._clock_stopped():
-            if self.request.takes_requests:
+        assert self._timer is not None
+        if not self._questions:
+            self._timer.cancel()
+            self._left_s = self._timer.when() - asyncio.get_running_loop().time()
+        # Since 2026 a client takes no requests: questions are the result of its call.
+        is_sent = self.request.session.can_send_request
+        self._question_count += 1
+        key, question = f"question-{self._question_count}", _Question(request, is_sent=is_sent)
+        self._questions[key] = question
+        try:
+            if is_sent:
                 return await self.request.send(request)
-            self._question_count += 1
-            key, question = f"question-{self._question_count}", _Question(request)
-            self._questions[key] = question
             self._changed.set()
-            try:
-                return await question.answer
-            finally:
-                del self._questions[key]
+            return await question.answer
+        finally:
+            del self._questions[key]
+            if not self._questions:
+                self._run_clock()
 
     async def outcome(self) -> types.CallToolResult | dict[str, types.InputRequest]:
         """The call's result, or the questions that the client must answer first.
@@ -158,18 +171,20 @@ class PendingCall:
             Exception: the error of the call.
         """
         assert self._task is not None
-        try:
-            while not self._task.done():
-                self._check_time()
-                if new := {k: q for k, q in self._questions.items() if not q.is_sent}:
-                    for question in new.values():
-                        question.is_sent = True
-                    return {key: question.request for key, question in new.items()}
-                self._changed.clear()
+        while not self._task.done():
+            if self._is_late:
+                self.cancel()
+                raise DeadlineError(f"the server gave no answer within {self._timeout_s:g} s")
+            if new := {k: q for k, q in self._questions.items() if not q.is_sent}:
+                for question in new.values():
+                    question.is_sent = True
+                return {key: question.request for key, question in new.items()}
+            self._changed.clear()
+            try:
                 await self._changed.wait()
-        except BaseException:
-            self.cancel()
-            raise
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
         return self._task.result()
 
     def resume(self, request: ClientRequest, answers: Mapping[str, types.InputResponse]) -> None:
@@ -193,30 +208,12 @@ class PendingCall:
             task.exception()
         self._changed.set()
 
-    def _check_time(self) -> None:
-        if self._is_late:
-            raise DeadlineError(f"the server gave no answer within {self._timeout_s:g} s")
-
     def _time_out(self) -> None:
         self._is_late = True
         self._changed.set()
 
     def _run_clock(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._left_s, self._time_out)
-
-    @contextmanager
-    def _clock_stopped(self) -> Generator[None]:
-        assert self._timer is not None
-        if not self._open_questions:
-            self._timer.cancel()
-            self._left_s = self._timer.when() - asyncio.get_running_loop().time()
-        self._open_questions += 1
-        try:
-            yield
-        finally:
-            self._open_questions -= 1
-            if not self._open_questions:
-                self._run_clock()
 
 
 class UpstreamConnection:
@@ -236,7 +233,7 @@ class UpstreamConnection:
         *,
         has_one_caller: bool,
         auth: httpx2.Auth | None = None,
-        observe_call: ObservedCall = ignore_call,
+        observe_call: ObservedCall = lambda *_: None,
     ) -> None:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
@@ -328,17 +325,18 @@ class UpstreamConnection:
 
             return answer
 
-        callbacks: dict[str, Any] = {
-            "sampling_callback": callback(types.CreateMessageRequest),
-            "elicitation_callback": callback(types.ElicitRequest),
-            "list_roots_callback": callback(types.ListRootsRequest),
-            "message_handler": self._receive,
-            "client_info": implementation(),
-        }
         # A first attempt over another transport may have ended its stream.
         self._stop.clear()
-        watched = _IncomingStream(incoming, self._state, self._stop)
-        return _RelayingSession(watched, outgoing, **callbacks, log_level="debug")
+        return _RelayingSession(
+            _IncomingStream(incoming, self._state, self._stop),
+            outgoing,
+            sampling_callback=callback(types.CreateMessageRequest),
+            elicitation_callback=callback(types.ElicitRequest),
+            list_roots_callback=callback(types.ListRootsRequest),
+            message_handler=self._receive,
+            client_info=implementation(),
+            log_level="debug",
+        )
 
     async def _run_until_stopped(self, session: ClientSession) -> None:
         async with anyio.create_task_group() as beside:
@@ -448,7 +446,7 @@ class UpstreamConnection:
         call = PendingCall(request, timeout_s)
 
         async def report_progress(done: float, total: float | None, message: str | None) -> None:
-            await call.request.report_progress(done, total, message)
+            await call.request.session.report_progress(done, total, message)
 
         def remove(_task: asyncio.Task[types.CallToolResult]) -> None:
             self._calls.remove(call)
@@ -472,23 +470,25 @@ class UpstreamConnection:
     ) -> types.CallToolResult:
         """Call a tool, and answer the server's questions."""
         session = self.session
+        transport = "pipe" if isinstance(self._state.target, StdioTarget) else "tcp"
         answers: dict[str, types.InputResponse] | None = None
         state: str | None = None
         for _ in range(MAX_INPUT_ROUNDS):
-            result = await self._send_call(
-                session,
+            request = session.call_tool(
                 name,
                 arguments,
                 progress_callback=progress,
                 input_responses=answers,
                 request_state=state,
                 meta=cast("Any", dict(meta) if meta else None),
+                allow_input_required=True,
             )
+            result = await observed(request, partial(self._observe_call, transport))
             if not isinstance(result, types.InputRequiredResult):
                 return result
             state, answers = result.request_state, {}
-            for key, request in (result.input_requests or {}).items():
-                answer = await self._answer(request)
+            for key, question in (result.input_requests or {}).items():
+                answer = await self._answer(question)
                 if isinstance(answer, types.ErrorData):
                     raise MCPError.from_error_data(answer)
                 answers[key] = answer
@@ -497,25 +497,6 @@ class UpstreamConnection:
         raise ServiceUnavailableError(
             f"the server requests more input after {MAX_INPUT_ROUNDS} rounds"
         )
-
-    async def _send_call(
-        self, session: ClientSession, name: str, arguments: dict[str, Any], **how: Any
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Send one request of a call, and observe its end."""
-        began, error_type = monotonic(), ""
-        result: Any
-        try:
-            result = await session.call_tool(name, arguments, allow_input_required=True, **how)
-        except BaseException as error:
-            error_type = error_name(error)
-            raise
-        else:
-            if isinstance(result, types.CallToolResult) and result.is_error:
-                error_type = TOOL_ERROR
-            return result
-        finally:
-            transport = "pipe" if isinstance(self._state.target, StdioTarget) else "tcp"
-            self._observe_call(transport, monotonic() - began, error_type)
 
     async def is_alive(self, timeout_s: float) -> bool:
         """True if the server answers within the timeout."""

@@ -104,11 +104,6 @@ class ClientRequest:
         key = conversation_key(context)
         return cls(key, context.session, context.request_id, level, wants_progress)
 
-    @property
-    def takes_requests(self) -> bool:
-        """True if the client takes requests; since 2026 requests are results of its call."""
-        return self.session.can_send_request
-
     def refusal(self, request: types.InputRequest) -> types.ErrorData | None:
         """Error for a question that the client does not support; None if supported."""
         name = CLIENT_CAPABILITIES[type(request)]
@@ -139,12 +134,6 @@ class ClientRequest:
             )
         except MCPError as refused:
             return refused.error
-
-    async def report_progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> None:
-        """Report the progress of the call, if the client wants it."""
-        await self.session.report_progress(progress, total, message)
 
     async def notify(self, notification: Any) -> None:
         """Forward a server's notification unchanged."""

@@ -19,12 +19,7 @@ from toolcrib.access.logins import Logins
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
-from toolcrib.gateway.connection import (
-    ObservedCall,
-    UpstreamConnection,
-    ignore_call,
-    wait_for_first,
-)
+from toolcrib.gateway.connection import ObservedCall, UpstreamConnection, wait_for_first
 from toolcrib.gateway.downstream import SHARED_KEY
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
@@ -373,7 +368,7 @@ class UpstreamPool:
         )
         self.is_shared, self.logins = is_shared, logins
         self.connecting = asyncio.Semaphore(MAX_PARALLEL_CONNECTIONS)
-        self.observe_call: ObservedCall = ignore_call
+        self.observe_call: ObservedCall = lambda *_: None
         self._upstreams = {each.name: Upstream(each, self) for each in configs}
         self._removed_upstreams: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED_SERVERS)
 
