@@ -34,34 +34,23 @@ MAX_SPELLING_CHARS = 12
 
 _NO_FIELDS: dict[str, Any] = {"type": "object", "properties": {}}
 
-_READ_VERBS = frozenset(
-    (  # noqa: SIM905 -- shorter than a list of literals
-        "browse crawl describe download execute export fetch find get list load lookup open query "
-        "read recall run scrape search select show tail view"
-    ).split()
-)
-_PRIVATE_WORDS = frozenset(
-    (  # noqa: SIM905 -- shorter than a list of literals
-        "account accounts balance calendar chat clipboard contact contacts customer customers "
-        "database db directory document documents drive email emails env event events file files "
-        "folder history inbox invoice invoices mail mailbox mails memory message messages note "
-        "notes order orders photo photos profile repo repository rows screenshot secret secrets "
-        "sql table ticket tickets transactions vault"
-    ).split()
-)
-_FOREIGN_WORDS = frozenset(
-    (  # noqa: SIM905 -- shorter than a list of literals
-        "comment comments email emails feed http inbox issue issues mail mails message messages "
-        "news page pages pull request review reviews rss site ticket tickets tweet tweets url web "
-        "webpage website"
-    ).split()
-)
-_SEND_WORDS = frozenset(
-    (  # noqa: SIM905 -- shorter than a list of literals
-        "comment email forward invite mail notify pay post publish push reply send share submit "
-        "transfer tweet upload webhook"
-    ).split()
-)
+_VERBS_AND_NOUNS = {
+    "read": "browse crawl describe download execute export fetch find get list load lookup open "
+    "query read recall run scrape search select show tail view",
+    "private": "account accounts balance calendar chat clipboard contact contacts customer "
+    "customers database db directory document documents drive email emails env event events file "
+    "files folder history inbox invoice invoices mail mailbox mails memory message messages note "
+    "notes order orders photo photos profile repo repository rows screenshot secret secrets sql "
+    "table ticket tickets transactions vault",
+    "foreign": "comment comments email emails feed http inbox issue issues mail mails message "
+    "messages news page pages pull request review reviews rss site ticket tickets tweet tweets "
+    "url web webpage website",
+    "send": "comment email forward invite mail notify pay post publish push reply send share "
+    "submit transfer tweet upload webhook",
+}
+_WORDS = {kind: frozenset(words.split()) for kind, words in _VERBS_AND_NOUNS.items()}
+"""Words of names: verbs of reading and sending, nouns for private data and foreign text."""
+
 _ADDRESS_NAME = re.compile(
     r"(?:\A|_)(?:url|uri|webhook|endpoint|recipient|to|bcc|cc|email)s?\Z", re.IGNORECASE
 )
@@ -76,13 +65,14 @@ def flow_traits(spec: ToolSpec) -> frozenset[FlowTrait]:
     words = name_words(spec.name)
     parameters = object_of(spec.input_schema.get("properties"))
     addressed = any(_ADDRESS_NAME.search(name) for name in parameters)
-    reads, is_open = bool(words & _READ_VERBS), "open_world" in spec.safety_tags
+    kinds = {kind for kind, known in _WORDS.items() if words & known}
+    reads, is_open = "read" in kinds, "open_world" in spec.safety_tags
     found: dict[FlowTrait, bool] = {
-        "reads_private": reads and bool(words & _PRIVATE_WORDS),
-        "brings_foreign": (reads and (addressed or bool(words & _FOREIGN_WORDS)))
+        "reads_private": reads and "private" in kinds,
+        "brings_foreign": (reads and (addressed or "foreign" in kinds))
         or (is_open and "read_only" in spec.safety_tags),
         "sends_out": addressed
-        or (not reads and bool(words & _SEND_WORDS))
+        or (not reads and "send" in kinds)
         or (is_open and "writes" in spec.safety_tags),
     }
     return frozenset(trait for trait, holds in found.items() if holds)
