@@ -8,6 +8,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Any, TypeVar
 
 from fastmcp.server.auth import AccessToken
@@ -22,14 +23,14 @@ from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
 from toolcrib.gateway.offers import is_offer, offer_specs
-from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
+from toolcrib.gateway.upstream import OFFER_KINDS, Offers
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.indexers.sync import is_current
 from toolcrib.indexers.writer import ListenerScope
 from toolcrib.records import Refusal, Scope, ToolSpec
 from toolcrib.records.definitions import provider_name
-from toolcrib.records.reports import Unready
+from toolcrib.records.reports import Held, Unready
 from toolcrib.store.filters import And, Equals, Not, from_scope
 from toolcrib.store.payload import tool_payload
 from toolcrib.store.records_db import DbRow, RecordsDb
@@ -82,9 +83,9 @@ class GatewayIndex:
 
     A tool that may no longer be served leaves the `catalog` first; a new tool joins once it is
     searchable, server by server. Until then the server is `pending`, as is a server that has not
-    listed its tools. `offers`: prompts and resources by kind, since names are unique within a kind
-    only. `instructions`: those that passed, by server. `scope`: of the tools to serve.
-    `notify_change` is called after every change. `problem`: error of the last screening, or None.
+    listed its tools. `offers`: specs that are no tools. `instructions`: those that passed, by
+    server. `scope`: of the tools to serve. `notify_change` is called after every change.
+    `problem`: error of the last screening, or None.
     """
 
     def __init__(
@@ -97,9 +98,8 @@ class GatewayIndex:
         progress: ListenerScope,
     ) -> None:
         self.scope = scope
-        self.catalog = ToolCatalog()
+        self.catalog, self.offers = ToolCatalog(), ToolCatalog()
         self.pending = {config.name: PendingServer() for config in configs}
-        self.offers: dict[OfferKind, ToolCatalog] = {k: ToolCatalog() for k in OFFER_KINDS}
         self.instructions: dict[str, str] = {}
         self.is_open, self.is_recalled = asyncio.Event(), asyncio.Event()
         self.problem: str | None = None
@@ -139,23 +139,17 @@ class GatewayIndex:
         assert self._crib is not None
         return self._crib
 
-    @property
-    def held_count(self) -> int:
-        """Number of quarantined specs."""
-        return sum(len(each.held) for each in self._screenings.values())
-
     def held_count_of(self, server: str) -> int:
         """Number of a server's quarantined tools."""
-        screened = self._screenings.get(server)
-        return sum(is_tool(each.spec) for each in screened.held) if screened else 0
+        return sum(is_tool(each.spec) for each in self._screenings.get(server, Screening()).held)
 
     def knows(self, server: str) -> bool:
         """True once a server's listing was screened."""
         return server in self._screenings
 
-    def held_specs(self) -> Iterator[ToolSpec]:
+    def held(self) -> list[Held]:
         """All quarantined specs, also those that are no tools."""
-        return (held.spec for each in self._screenings.values() for held in each.held)
+        return [held for each in self._screenings.values() for held in each.held]
 
     def unready(self, name: str, token: AccessToken | None) -> Unready:
         """Reason why a tool that is not offered cannot be called, for the holder of a key."""
@@ -174,14 +168,13 @@ class GatewayIndex:
         quarantined = (pair for pair in every if pair[1] == "quarantined")
         held = (entry for entry, _ in self._within_scope(quarantined, token))
         missed = (entry for entry in held if name_words(entry.spec.name) & words)
-        hostile = self._ids_of_hostile_names()
+        hostile = {
+            each.spec.id
+            for each in self.held()
+            if blocks((f for f in each.findings if f.place == "name"), strict=True)
+        }
         shown = (each for each in missed if is_tool(each.spec) and each.spec.id not in hostile)
         return sorted({each.name for each in shown})
-
-    def _ids_of_hostile_names(self) -> set[str]:
-        every = (held for each in self._screenings.values() for held in each.held)
-        of_names = ((held, (f for f in held.findings if f.place == "name")) for held in every)
-        return {held.spec.id for held, findings in of_names if blocks(findings, strict=True)}
 
     def _within_scope(
         self, withheld: Iterable[tuple[CatalogEntry, Unready]], token: AccessToken | None
@@ -232,13 +225,10 @@ class GatewayIndex:
             # A cancelled review leaves the lock, but its thread still writes the server's tools.
             await self.wait_for_jobs()
             self._listings.pop(server, None)
-            self._screenings = {k: v for k, v in self._screenings.items() if k != server}
             self.pending.pop(server, None)
-            self.instructions.pop(server, None)
             self._unindexed_servers.discard(server)
-            self.catalog = await self.work(self.catalog.with_listings, {server: ()})
-            self.offers = await self.work(self._offers_with, {server: ()})
-            self._not_offered = await self.work(self._unoffered_tools)
+            await self._offer(server, Screening(), ())
+            self._screenings = {k: v for k, v in self._screenings.items() if k != server}
             del self._configs[server]
             if self._crib is None:
                 self._removed_servers.append(server)
@@ -316,7 +306,7 @@ class GatewayIndex:
     async def _offer(self, server: str, screened: Screening, served: Sequence[ToolSpec]) -> None:
         """Replace what a server serves."""
         catalog = await self.work(self.catalog.with_listings, {server: filter(is_tool, served)})
-        offers = await self.work(self._offers_with, {server: served})
+        offers = await self.work(self.offers.with_listings, {server: filterfalse(is_tool, served)})
         # Replace both together: a template's quarantined resources must block reads at once.
         self.catalog, self.offers = catalog, offers
         self._screenings = {**self._screenings, server: screened}
@@ -345,17 +335,6 @@ class GatewayIndex:
         """End the waiting for a server that does not answer."""
         if server in self.pending:
             self.pending[server].over.set()
-
-    def _offers_with(
-        self, served: Mapping[str, Sequence[ToolSpec]]
-    ) -> dict[OfferKind, ToolCatalog]:
-        """Catalogs of offers, by kind, with these servers' offers replaced."""
-        return {
-            kind: catalog.with_listings(
-                {name: [s for s in specs if is_offer(s, kind)] for name, specs in served.items()}
-            )
-            for kind, catalog in self.offers.items()
-        }
 
     def _with_overlays(self, screened: Mapping[str, Screening]) -> dict[str, list[ToolSpec]]:
         return {

@@ -124,7 +124,8 @@ class OffersProvider(Provider):
 
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
-        here = self._index.offers[kind].within(self._index.scope_of(token))
+        within = self._index.offers.within(self._index.scope_of(token))
+        here = (entry for entry in within if is_offer(entry.spec, kind))
         by_key = {
             entry.spec.annotations.get("uri", entry.name): entry
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)
@@ -151,12 +152,8 @@ class OffersProvider(Provider):
         self, uri: str, version: VersionSpec | None = None
     ) -> ResourceTemplate | None:
         # A template must not read a quarantined resource either.
-        held = (
-            spec.annotations["uri"]
-            for spec in self._index.held_specs()
-            if is_offer(spec, "resource")
-        )
-        if _canonical(uri) in map(_canonical, held):
+        held = (each.spec for each in self._index.held() if is_offer(each.spec, "resource"))
+        if _canonical(uri) in (_canonical(spec.annotations["uri"]) for spec in held):
             return None
         return await super()._get_resource_template(uri, version)
 

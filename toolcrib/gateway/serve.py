@@ -282,7 +282,7 @@ def _add_monitoring(gateway: Gateway) -> None:
     watch(
         "toolcrib_gateway_tools_held",
         "Tools held back until they are approved.",
-        lambda: index.held_count,
+        lambda: len(index.held()),
     )
     watch("toolcrib_gateway_servers", "Servers behind the gateway.", lambda: len(list(pool)))
     watch(
