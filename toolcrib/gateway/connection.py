@@ -233,7 +233,7 @@ class UpstreamConnection:
         *,
         has_one_caller: bool,
         auth: httpx2.Auth | None = None,
-        observe_call: ObservedCall = lambda *_: None,
+        observe_call: ObservedCall = lambda _transport, _took_s, _error: None,
     ) -> None:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()

@@ -50,10 +50,6 @@ WARM_UP_QUERY = "search"
 logger = logging.getLogger(__name__)
 
 
-def _ignore_report(level: Level, text: str) -> None:
-    """Ignore a report."""
-
-
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
     """Options of one gateway: the tools that it serves, and its reports.
@@ -68,7 +64,7 @@ class GatewayOptions:
     pinned: tuple[str, ...] = ()
     is_shared: bool = False
     config: tuple[McpFile, tuple[int, ...]] | None = None
-    report: Reporter = _ignore_report
+    report: Reporter = lambda _level, _text: None
     progress: ListenerScope = ignore_all
     intervals: Intervals = field(default_factory=Intervals)
 
@@ -205,7 +201,7 @@ class Gateway:
             name="toolcrib",
             version=__version__,
             auth=auth,
-            lifespan=self._lifespan,
+            lifespan=lambda _server: self.running(),
             providers=[self._tools, SkillResources(self._search.skills), self._offers],
             transforms=[self._search],
             middleware=[self._recorder, UnknownTools(self._search)],
@@ -235,11 +231,6 @@ class Gateway:
                 return await self._search.tool_list_for(client, params)
 
     # -- running -------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _lifespan(self, _server: FastMCP) -> AsyncGenerator[None]:
-        async with self.running():
-            yield
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -367,10 +358,9 @@ class Gateway:
         tools = self._tools.tools()
 
         def lists() -> dict[str, object]:
-            offers = self._offers.lists(token)
-            resources = (list(self._search.skills.published_by_uri(token)), offers["resources"])
-            tools_shown = self._search.tool_list(tools, token)
-            return {**offers, "tools": tools_shown, "resources": resources}
+            skills, offers = self._search.skills.published_by_uri(token), self._offers.lists(token)
+            offers["resources"] = list(skills), offers["resources"]
+            return {**offers, "tools": self._search.tool_list(tools, token)}
 
         return await self.index.work(lists)
 
@@ -392,7 +382,6 @@ class Gateway:
         return self._search.instructions(key)
 
     async def _leave(self, key: str) -> None:
-        """Release all state of an ended conversation."""
         self._calls.leave(key)
         self._search.leave(key)
         await self.pool.leave(key)
@@ -406,7 +395,6 @@ class Gateway:
 
 
 def _require_servers_of(pinned: Sequence[str], configs: Sequence[ServerConfig]) -> None:
-    """Require that each pinned id names a server of the configuration."""
     servers = [config.name for config in configs]
     for tool_id in pinned:
         if not tool_id.startswith(tuple(f"{server}/" for server in servers)):

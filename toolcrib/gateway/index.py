@@ -311,8 +311,9 @@ class GatewayIndex:
         self.catalog, self.offers = catalog, offers
         self._screenings = {**self._screenings, server: screened}
         self.instructions.pop(server, None)
-        passed = filter(_is_instructions, screened.served)
-        self.instructions.update((spec.server, spec.description) for spec in passed)
+        for spec in screened.served:
+            if spec.id == server + INSTRUCTIONS_SUFFIX:
+                self.instructions[server] = spec.description
         self._not_offered = await self.work(self._unoffered_tools)
         self._notify_change()
 
@@ -499,10 +500,6 @@ def _instructions(server: str, text: str) -> ToolSpec:
     return ToolSpec(
         id=server + INSTRUCTIONS_SUFFIX, name=name, server=server, description=text, enabled=False
     )
-
-
-def _is_instructions(spec: ToolSpec) -> bool:
-    return spec.id == spec.server + INSTRUCTIONS_SUFFIX
 
 
 def _needs_a_task(tool: Any) -> bool:

@@ -368,7 +368,7 @@ class UpstreamPool:
         )
         self.is_shared, self.logins = is_shared, logins
         self.connecting = asyncio.Semaphore(MAX_PARALLEL_CONNECTIONS)
-        self.observe_call: ObservedCall = lambda *_: None
+        self.observe_call: ObservedCall = lambda _transport, _took_s, _error: None
         self._upstreams = {each.name: Upstream(each, self) for each in configs}
         self._removed_upstreams: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED_SERVERS)
 
