@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import re
@@ -194,11 +193,9 @@ def _with_explanation(send: Send, reason: str) -> Send:
         about = {"error": "invalid_token", "error_description": reason}
         parts = ", ".join(f'{key}="{value}"' for key, value in about.items())
         challenge = f"Bearer {parts}".encode() + (b", " + link[0] if link else b"")
-        body = json.dumps(about).encode()
-        length = str(len(body)).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
-        await send({**message, "headers": [*headers, (CHALLENGE, challenge)]})
-        await send({"type": "http.response.body", "body": body})
+        shown = JSONResponse(about)
+        await send({**message, "headers": [*shown.raw_headers, (CHALLENGE, challenge)]})
+        await send({"type": "http.response.body", "body": shown.body})
 
     return answer
 

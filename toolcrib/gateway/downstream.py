@@ -40,7 +40,7 @@ HandshakeResult = TypeVar("HandshakeResult", types.InitializeResult, types.Disco
 
 InputAnswer: TypeAlias = types.InputResponse | types.ErrorData
 
-Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+Level: TypeAlias = Literal["info", "warning", "error"]
 Reporter: TypeAlias = Callable[[Level, str], None]
 """Function that reports an event to the operator in one line; thread-safe."""
 

@@ -467,7 +467,6 @@ class GatewaySearch(ToolcribSearchTransform):
         return replace(result, tools=tuple(filter(is_here, result.tools)))
 
     async def _visible_tools(self, ctx: Context) -> dict[str, CatalogEntry]:
-        """Tools that are visible to the caller, by id."""
         catalog, visible = self._tools.catalog, await self._visible(ctx)
         return {each.spec.id: each for each in catalog if each.name in visible}
 
@@ -491,13 +490,9 @@ class GatewaySearch(ToolcribSearchTransform):
                 state = UNINDEXED_STATE if pending.over.is_set() else INDEXING_STATE
             if state is not None:
                 about = {"server": each.name, "state": state, "for_s": round(now - since)}
-                missing.append(about | self._login_command(each.name))
+                login = self._pool.login(each.name)
+                missing.append(about | ({"login": login} if login else {}))
         return missing
-
-    def _login_command(self, server: str) -> dict[str, str]:
-        """Command line of a login after which the server can be called."""
-        login = self._pool.login(server)
-        return {"login": login} if login else {}
 
     async def _check(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Check for each tool if it can be called; tools out of scope are unknown."""
@@ -517,8 +512,8 @@ class GatewaySearch(ToolcribSearchTransform):
             server = next((each for each in unlisted if name.startswith(f"{each}/")), "")
             if unready == "unknown" and server:
                 unready = self._pool.unready(server) or "unknown"
-        login = self._login_command(server) if server else {}
-        return as_json(ToolReadiness.of(name, unready)) | login
+        login = self._pool.login(server) if server else ""
+        return as_json(ToolReadiness.of(name, unready)) | ({"login": login} if login else {})
 
     def _record_search(self, decision_id: str, query: str, key: str) -> None:
         """Record the search, so that a later successful call becomes a learned example."""
@@ -546,11 +541,12 @@ class GatewaySearch(ToolcribSearchTransform):
     def _callability(self, hit: ToolHit, here: Mapping[str, CatalogEntry]) -> dict[str, Any]:
         """State of a server that is not ready, as in a check, and names of copies on others."""
         copies = (here.get(default_id(server, hit.name)) for server in hit.also_on)
-        names = [entry.name for entry in copies if entry is not None]
-        known = {"state": self._pool.unready(hit.server), "also_on": names}
-        return {key: value for key, value in known.items() if value} | self._login_command(
-            hit.server
-        )
+        known = {
+            "state": self._pool.unready(hit.server),
+            "also_on": [entry.name for entry in copies if entry is not None],
+            "login": self._pool.login(hit.server),
+        }
+        return {key: value for key, value in known.items() if value}
 
     async def _describe(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Return the complete schemas of tools; tools out of scope are unknown."""

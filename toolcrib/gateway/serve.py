@@ -277,33 +277,27 @@ def _add_monitoring(gateway: Gateway) -> None:
         MissingExtraError: a package of the extra `gateway` is missing.
     """
     metrics = MetricsRegistry("the gateway's metrics", "gateway")
-    watch, index, pool = metrics.watch, gateway.index, gateway.pool
-    watch("toolcrib_gateway_tools", "Tools on offer.", lambda: len(index.catalog))
-    watch(
-        "toolcrib_gateway_tools_held",
-        "Tools held back until they are approved.",
-        lambda: len(index.held()),
-    )
-    watch("toolcrib_gateway_servers", "Servers behind the gateway.", lambda: len(list(pool)))
-    watch(
-        "toolcrib_gateway_servers_up",
-        "Servers whose tools can be called.",
-        lambda: len(list(pool)) - len(pool.unavailable_servers()),
-    )
+    index, pool = gateway.index, gateway.pool
+    for name, says, count in (
+        ("tools", "Tools on offer.", lambda: len(index.catalog)),
+        ("tools_held", "Tools held back until they are approved.", lambda: len(index.held())),
+        ("servers", "Servers behind the gateway.", lambda: len(list(pool))),
+        ("servers_up", "Servers whose tools can be called.", lambda: sum(e.is_up for e in pool)),
+    ):
+        metrics.watch(f"toolcrib_gateway_{name}", says, count)
     operations = OperationMetrics(metrics)
     # Outermost, to observe what clients get.
     gateway.server.middleware.insert(0, operations)
     pool.observe_call = operations.observe_call
 
+    @gateway.server.custom_route("/healthz", methods=["GET"])
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok"}, headers=NO_STORE)
 
+    @gateway.server.custom_route("/metrics", methods=["GET"])
     async def read_metrics(_request: Request) -> Response:
         text, kind = metrics.text()
         return Response(text, headers={"Content-Type": kind, **NO_STORE})
-
-    gateway.server.custom_route("/healthz", methods=["GET"])(healthz)
-    gateway.server.custom_route("/metrics", methods=["GET"])(read_metrics)
 
 
 # -- reports to the operator -----------------------------------------------------------------------
@@ -313,8 +307,6 @@ def stderr_reporter(*, as_json: bool) -> Reporter:
     """Reporter of one line per event on standard error; standard output belongs to MCP."""
 
     def report(level: Level, text: str) -> None:
-        if level == "debug":
-            return
         line = json.dumps({"level": level, "text": text}, ensure_ascii=False)
         plain = "".join(letter if letter.isprintable() else "�" for letter in text)
         sys.stderr.write((line if as_json else f"toolcrib gateway: {plain}") + "\n")
@@ -348,7 +340,6 @@ class _ReportHandler(logging.Handler):
         self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Report a record, with its error."""
         error = record.exc_info[1] if record.exc_info else None
         text = record.getMessage() + (f": {error}" if error is not None else "")
         self._report("error" if record.levelno >= logging.ERROR else "warning", text)
