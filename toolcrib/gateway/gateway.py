@@ -182,14 +182,9 @@ class Gateway:
             guidance,
             self._flow,
         )
-        self._search = GatewaySearch(
-            self.index,
-            self.pool,
-            budgets,
-            guidance,
-            settings=chosen,
-            pinned=(*chosen.pinned, *options.pinned),
-        )
+        pinned = (*chosen.pinned, *options.pinned)
+        shown = chosen.model_copy(update={"pinned": pinned})
+        self._search = GatewaySearch(self.index, self.pool, budgets, guidance, shown)
         self._tools = CatalogProvider(self.index, self.pool.note, self._calls.call)
         self._offers = OffersProvider(self.index, self.pool)
         records_db = storage.records_db

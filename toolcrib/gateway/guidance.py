@@ -71,18 +71,15 @@ class GatewayGuidance:
             record(session.trajectory)
             stuck = session.stuck()
             names = () if stuck is None else await self._find_names(stuck.name, stuck.goal, key)
-            hint = session.hint(lambda _tool, _goal: names)
-            return (
-                result
-                if hint is None
-                else _with_text(result, f"{GATEWAY_HINT_PREFIX} {hint.content}")
-            )
+            if (hint := session.hint(lambda _tool, _goal: names)) is None:
+                return result
+            return with_text(result, f"{GATEWAY_HINT_PREFIX} {hint.content}")
         except Exception:
             logger.warning("guidance failed", exc_info=True)
             return result
 
 
-def _with_text(result: ToolResult, text: str) -> ToolResult:
+def with_text(result: ToolResult, text: str) -> ToolResult:
     """Copy of a result with a text at its end; the server's content is unchanged."""
     update = {"content": [*result.content, TextContent(type="text", text=text)]}
     written = result.to_mcp_result()

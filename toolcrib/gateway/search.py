@@ -28,7 +28,6 @@ from mcp.types import (
     CallToolRequestParams,
     ListToolsResult,
     PaginatedRequestParams,
-    TextContent,
 )
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -47,7 +46,7 @@ from toolcrib.gateway.catalog import (
     server_summary,
 )
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, conversation_key
-from toolcrib.gateway.guidance import GatewayGuidance
+from toolcrib.gateway.guidance import GatewayGuidance, with_text
 from toolcrib.gateway.index import IS_SKILL, OPENING_MESSAGE, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
@@ -161,7 +160,7 @@ class ListToolsParams(PaginatedRequestParams):
 class GatewaySearch(ToolcribSearchTransform):
     """Lists a few tools directly; of many, the search with pinned and always-active tools.
 
-    `pinned`: ids of tools. `is_idle` is set while no search runs.
+    `is_idle` is set while no search runs.
     """
 
     def __init__(
@@ -170,9 +169,7 @@ class GatewaySearch(ToolcribSearchTransform):
         pool: UpstreamPool,
         budgets: CallBudgets,
         guidance: GatewayGuidance,
-        *,
         settings: GatewaySettings,
-        pinned: Sequence[str],
     ) -> None:
         self._by_risk = settings.call_tools == "by_risk"
         self._called_by = CALL_TOOL_PHRASE if self._by_risk else OwnTool.CALL_TOOL
@@ -187,7 +184,7 @@ class GatewaySearch(ToolcribSearchTransform):
             ]
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
-        self._pinned_ids, self._pass_through = pinned, settings.pass_through
+        self._settings = settings
         self.is_idle, self._under_way = asyncio.Event(), 0
         self.is_idle.set()
         self._crib: Crib | None = None
@@ -216,6 +213,9 @@ class GatewaySearch(ToolcribSearchTransform):
         """Scope of the current caller."""
         return self._tools.scope_of(get_access_token())
 
+    def _settings_of(self, token: AccessToken | None) -> GatewaySettings:
+        return self._settings.with_profile(profile_of(token))
+
     def missing_pins(self) -> list[str]:
         """Problems of pinned ids without a tool, except of servers that may still list one."""
         unavailable_servers = tuple(f"{server}/" for server in self._pool.unavailable_servers())
@@ -223,7 +223,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return [
             f"there is no tool {tool_id!r} to pin"
             + did_you_mean(nearest(tool_id, (entry.spec.id for entry in catalog)))
-            for tool_id in self._pinned_ids
+            for tool_id in self._settings.pinned
             if catalog.get(tool_id) is None and not tool_id.startswith(unavailable_servers)
         ]
 
@@ -234,12 +234,10 @@ class GatewaySearch(ToolcribSearchTransform):
 
         The gateway's tools are named only if there are so many others that they are surely listed.
         """
-        offered = self._tools.catalog.within(self.scope())
-        searches = len(offered) > self._pass_through or not self._pass_through
-        parts, left = (
-            [SEARCH_INSTRUCTIONS.format(self._called_by) if searches else LIST_INSTRUCTIONS],
-            MAX_GREETING_INSTRUCTIONS_CHARS,
-        )
+        offered, few = self._tools.catalog.within(self.scope()), self._settings.pass_through
+        searches = len(offered) > few or not few
+        first = SEARCH_INSTRUCTIONS.format(self._called_by) if searches else LIST_INSTRUCTIONS
+        parts, left = [first], MAX_GREETING_INSTRUCTIONS_CHARS
         for server in dict.fromkeys(each.spec.server for each in offered):
             text = self._tools.instructions.get(server)
             if text is not None and len(text) <= left:
@@ -273,24 +271,20 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._listing(offered, get_access_token())
 
     def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope, profile = self._tools.scope_of(token), profile_of(token)
+        scope, settings = self._tools.scope_of(token), self._settings_of(token)
         where = from_scope(scope)
         inside = (tool for tool in tools if tool.entry.fits(where))
         offered = [tool for tool in inside if has_tool(token, tool.entry.spec.id)]
-        own = profile.pass_through
-        pass_through = self._pass_through if own is None else own
         knowledge = self._knowledge_tool(scope)
-        skills = self.skills.tools(token)
-        others = [*([] if knowledge is None else [knowledge]), *skills]
+        others = [*([] if knowledge is None else [knowledge]), *self.skills.tools(token)]
         is_complete = all(
             each.health.state in {"down", "unusable"} or self._tools.knows(each.name)
             for each in self._pool
         )
-        if len(offered) <= pass_through and is_complete:
+        if len(offered) <= settings.pass_through and is_complete:
             return [*offered, *others]
         by_id = {tool.entry.spec.id: tool for tool in offered}
-        ids = self._pinned_ids if profile.pinned is None else profile.pinned
-        pinned = [by_id[tool_id] for tool_id in ids if tool_id in by_id]
+        pinned = [by_id[tool_id] for tool_id in settings.pinned if tool_id in by_id]
         active = [tool for tool in offered if tool.entry.spec.always_active and tool not in pinned]
         behind = server_summary(each.entry.spec for each in offered)
         search = _with_note(self._make_search_tool(), "Here are tools of", behind)
@@ -372,10 +366,9 @@ class GatewaySearch(ToolcribSearchTransform):
                 self.is_idle.set()
 
     async def _answer(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
-        profile, default = profile_of(get_access_token()), (self._max_results, self._token_budget)
-        if (options.k, options.token_budget) == default:
-            k, budget = profile.k or options.k, profile.token_budget or options.token_budget
-            options = replace(options, k=k, token_budget=budget)
+        if (options.k, options.token_budget) == (self._max_results, self._token_budget):
+            own = self._settings_of(get_access_token())
+            options = replace(options, k=own.k, token_budget=own.token_budget)
         asked = text_to_search(query, options)
         text = "\n".join([*([] if asked is None else [asked]), *(options.needs or ())])
         if (answer := await self._answer_while_opening(ctx, text, options)) is not None:
@@ -606,8 +599,7 @@ class GatewaySearch(ToolcribSearchTransform):
         answer = await self.unknown_tool(name, sorted(entry.name for entry in here.values()))
         if missing:
             more = f"Not there at the moment are the tools of: {', '.join(missing)}."
-            content = [*answer.content, TextContent(type="text", text=more)]
-            answer = answer.model_copy(update={"content": content})
+            answer = with_text(answer, more)
         return await self._guidance.after_call(conversation_key(ctx), name, {}, answer)
 
     async def _find_knowledge(self, given: dict[str, Any], _context: Context) -> ToolResult:
