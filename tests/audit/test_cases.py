@@ -12,7 +12,7 @@ import pytest
 from toolcrib import ToolSpec
 from toolcrib.audit import audit, audit_all, blocks
 from toolcrib.audit.findings import SEVERITIES
-from toolcrib.audit.rules import RULES_FOLDER, Rulebook, joined_rulebook, rulebook
+from toolcrib.audit.rules import RULES_FOLDER, Rulebook, rulebooks
 from toolcrib.indexers.readers.registry import tool_entries
 
 DATA = Path(__file__).parents[2] / "data"
@@ -130,7 +130,7 @@ def names_of(book: Rulebook) -> set[str]:
 def test_every_rule_is_met_by_a_case():
     every = (*HOSTILE, *HELD_OUT, *KINDS, *HONEST)
     found = {each.rule for case in every for each in findings(case)}
-    assert names_of(rulebook()) | names_of(joined_rulebook()) <= found
+    assert set().union(*map(names_of, rulebooks())) <= found
 
 
 def test_every_finding_says_where_what_and_why():
@@ -150,7 +150,7 @@ def test_a_rule_stands_in_one_file():
         for line in file.read_text(encoding="utf-8").split("rules:\n")[-1].splitlines()
         if line.startswith("  ") and line.endswith(":") and not line.startswith("   ")
     ]
-    known = names_of(rulebook()) | names_of(joined_rulebook())
+    known = set().union(*map(names_of, rulebooks()))
     assert known <= set(names)
     assert all(names.count(name) == 1 for name in known)
 
@@ -160,7 +160,7 @@ def test_the_manual_has_each_action_with_the_real_tools_that_it_blocks():
     results = DATA.parent / "benchmarks" / "results" / "audit.json"
     blocked = json.loads(results.read_text(encoding="utf-8"))["real_rules"]
     rows = {line.split("`")[1]: line for line in manual.splitlines() if "| `structure/" in line}
-    assert rows.keys() == names_of(joined_rulebook())
+    assert rows.keys() == names_of(rulebooks()[1])
     for rule, row in rows.items():
         assert row.endswith(f"| {blocked.get(f'block {rule}', 0)} |")
 

@@ -256,7 +256,9 @@ class Rulebook:
         self._longest = max(map(len, self._words), default=0)
         self._signs: dict[str, list[str]] = defaultdict(list)
         for needle in sorted(needles - self._words):
-            self._signs[_rarest(needle)].append(needle)
+            # The rarest mark of a needle rules out most texts.
+            marks = (letter for letter in needle if not letter.isalnum())
+            self._signs[next(marks, needle[0])].append(needle)
         self._by_needle: dict[str, list[int]] = defaultdict(list)
         for number, (_, phrase) in enumerate(phrases):
             for needle in phrase.needles[0]:
@@ -289,38 +291,23 @@ class Rulebook:
         return tuple(head for end in ends if (head := word[:end]) in self._words)
 
 
-def _rarest(needle: str) -> str:
-    """Rarest mark of a needle, by which most texts are ruled out."""
-    return next((letter for letter in needle if not letter.isalnum()), needle[0])
-
-
 @cache
-def rulebook() -> Rulebook:
-    """Rules that apply without the classifier."""
-    return _shipped_rulebook(joined=False)
-
-
-@cache
-def joined_rulebook() -> Rulebook:
-    """Rules that apply only to statements that the classifier suspects."""
-    return _shipped_rulebook(joined=True)
-
-
-def _shipped_rulebook(*, joined: bool) -> Rulebook:
+def rulebooks() -> tuple[Rulebook, Rulebook]:
+    """Rules for all texts, and joined rules, for statements that the classifier suspects."""
     shared = _load(RULES_FOLDER / _VOCABULARY_FILE)
     words: dict[str, str] = shared["words"]
     patterns = _patterns(shared)
-    phrases: list[tuple[Rule, Phrase]] = []
+    phrases: dict[bool, list[tuple[Rule, Phrase]]] = {False: [], True: []}
     for file in sorted(RULES_FOLDER.glob("*.yaml")):
-        book = _load(file)
-        if file.name != _VOCABULARY_FILE and ("joined" in book) == joined:
+        if file.name != _VOCABULARY_FILE:
+            book = _load(file)
             own = {**patterns, **_patterns(book)}
-            phrases += (
+            phrases["joined" in book] += (
                 (rule, read_phrase(text, words, own))
                 for rule, texts in _rules(book)
                 for text in texts
             )
-    return Rulebook(phrases)
+    return Rulebook(phrases[False]), Rulebook(phrases[True])
 
 
 def _rules(book: Mapping[str, Any]) -> Iterator[tuple[Rule, list[str]]]:
@@ -389,7 +376,8 @@ def signs_in(
     `topic` the tool's server, name and category; `names` marks the identifiers.
     """
     starts = [found.start() for found in re.finditer(SEPARATOR, texts)]
-    book = rulebook() if suspicion is None else joined_rulebook()
+    plain, joined = rulebooks()
+    book = plain if suspicion is None else joined
     for rule, phrase in book.possible(texts):
         if rule.suspicion > (suspicion or 0):
             continue
