@@ -332,14 +332,18 @@ def audit_all(
 
 def _confusable_names(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
     """Find tools of different servers with equal or confusable names."""
-    looks: dict[str, list[ToolSpec]] = defaultdict(list)
+    looks: dict[str, dict[tuple[str, bool], ToolSpec]] = defaultdict(dict)
     near: dict[str, list[ToolSpec]] = defaultdict(list)
     for spec in known:
-        looks[skeleton(spec.name)].append(spec)
+        # Of each name a tool of its first server and one of another, as there may be thousands.
+        same, name = looks[skeleton(spec.name)], spec.name.lower()
+        first = same.setdefault((name, True), spec)
+        same.setdefault((name, first.server == spec.server), spec)
         for variant in _variants(spec.name):
             near[variant].append(spec)
     for spec in tools:
-        if others := [each for each in looks[skeleton(spec.name)] if each.server != spec.server]:
+        same = looks[skeleton(spec.name)].values()
+        if others := [each for each in same if each.server != spec.server]:
             yield _look_alike_finding(spec, others)
             continue
         others = {each.id: each for key in _variants(spec.name) for each in near[key]}.values()
@@ -453,42 +457,41 @@ def _steering_findings(
 ) -> Iterator[Finding]:
     clear = ""
     for name in dict.fromkeys(_IDENTIFIER.findall(text.text)):
-        servers = owners.get(name, set()) - {spec.server}
+        servers = owners.get(name, set())
         # A server may say anything about its own tools and parameters, even if another server
         # has a tool of the same name.
-        if not servers or name in own or (spec.server in owners[name] and name != spec.name):
+        is_own = servers <= {spec.server} or (spec.server in servers and name != spec.name)
+        if is_own or name in own:
             continue
         clear = clear or fold(normalise(text.text))
         about = " ".join(each for each in _SENTENCE.findall(clear) if name in each).lower()
-        severity = _severity(about, name, spec.name, servers)
+        severity = _severity(about, name, spec, servers)
         if severity:
-            listed = ", ".join(sorted(map(repr, servers))[:3])
+            listed = ", ".join(sorted(map(repr, servers - {spec.server}))[:3])
             why = f"it gives orders about the use of {name!r} of the server {listed}"
             yield _cross_tool(severity, "cross-tool", spec, text.place, about, why)
             return
 
 
-def _severity(about: str, name: str, own_name: str, servers: set[str]) -> Severity | None:
+def _severity(about: str, name: str, spec: ToolSpec, servers: set[str]) -> Severity | None:
     """Severity of a text about another server's tool; None for a mere mention."""
-    if _DISPARAGES.search(about) or _differ_by_one_letter(name, own_name):
+    if _DISPARAGES.search(about) or _differ_by_one_letter(name, spec.name):
         return "block"
-    named = any(server.lower() in about for server in servers if server)
-    if name == own_name:
-        return "block" if named and _STEERS.search(about) else None
+    steers = _STEERS.search(about) is not None
+    if name == spec.name:
+        others = (each.lower() for each in servers if each and each != spec.server)
+        return "block" if steers and any(each in about for each in others) else None
     if _TAMPERS.search(about) or _HANDS_ON.search(about):
         return "block"
-    return "warning" if _STEERS.search(about) else None
+    return "warning" if steers else None
 
 
 def _differ_by_one_letter(name: str, other: str) -> bool:
     """True if two names differ by one added, removed or replaced letter."""
-    if name == other or abs(len(name) - len(other)) > 1:
-        return False
-    start = next((n for n, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), None)
-    if start is None:
-        return True
-    longer, shorter = sorted((name[start:], other[start:]), key=len, reverse=True)
-    return longer[1:] == (shorter if len(longer) > len(shorter) else shorter[1:])
+    pairs = enumerate(zip(name, other, strict=False))
+    at = next((n for n, (a, b) in pairs if a != b), min(len(name), len(other)))
+    mine, theirs = name[at:], other[at:]
+    return name != other and (mine[1:] == theirs[1:] or mine == theirs[1:] or mine[1:] == theirs)
 
 
 def _cross_tool(
