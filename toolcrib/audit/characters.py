@@ -122,7 +122,7 @@ HIDDEN_CHARACTERS = re.compile(
 )
 _BLANKS = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){40,}")
 
-FIRST_TAG, LAST_TAG = 0xE0000, 0xE007F
+FIRST_TAG = 0xE0000
 FIRST_SELECTOR, LOW_SELECTORS = 0xFE00, 16
 SELECTOR_GAP = 0xE0100 - FIRST_SELECTOR - LOW_SELECTORS
 """Number of codes between the two ranges, which are numbered as one."""
@@ -185,8 +185,8 @@ def _letter_text(letter: str, count: int) -> str:
 
 def decode_tags(text: str) -> str:
     """Decode tag characters, each of which stands for an ASCII character."""
-    codes = [ord(letter) - FIRST_TAG for letter in text if FIRST_TAG <= ord(letter) <= LAST_TAG]
-    return "".join(chr(code) for code in codes if chr(code).isprintable())
+    letters = (chr(ord(letter) - FIRST_TAG) for letter in text)
+    return "".join(filter(str.isprintable, letters))
 
 
 def decode_selectors(run: str) -> str:
@@ -373,9 +373,6 @@ def _private_use_signs(text: str) -> Iterator[Sign]:
 def _mixed_script_signs(text: str, *, is_name: bool) -> Iterator[Sign]:
     if words := mixes_scripts(text):
         severity: Severity = "warning" if is_name or len(words) >= _MAX_STRAY_CHARS else "info"
-        why = (
-            "letters of several scripts in one name: it looks like another name"
-            if is_name
-            else "letters of several scripts in one word: it looks like another word"
-        )
+        kind = "name" if is_name else "word"
+        why = f"letters of several scripts in one {kind}: it looks like another {kind}"
         yield Sign("mixed-scripts", severity, visible(", ".join(dict.fromkeys(words[:5]))), why)

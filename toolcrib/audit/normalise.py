@@ -142,10 +142,8 @@ def decodings(text: str) -> Iterator[tuple[str, str]]:
     if not text.isascii():
         yield from _hidden_character_texts(text)
     if "\\" in text and _UNICODE_ESCAPE_RUN.search(text):
-        yield (
-            "escaped characters",
-            _UNICODE_ESCAPE.sub(lambda at: chr(int(at[1] or at[2], 16)), text),
-        )
+        said = _UNICODE_ESCAPE.sub(lambda at: chr(int(at[1] or at[2], 16)), text)
+        yield "escaped characters", said
     if "%" in text and _PERCENT.search(text):
         yield "percent-encoding", unquote(text, errors="replace")
     if len(text) >= MIN_CHARS:
