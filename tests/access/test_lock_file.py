@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import ChainMap
 
 import pytest
 import yaml
@@ -22,16 +23,13 @@ def path(tmp_path):
 
 def test_without_a_file_no_server_is_locked(path):
     lock = LockFile(path)
-    assert lock.servers() == frozenset()
-    assert lock.digest("mail/send_mail") is None
+    assert lock.read() == {}
 
 
 def test_what_is_approved_is_there_for_the_next_reader(path):
     LockFile(path).approve([ROWS, MAIL])
     lock = LockFile(path)
-    assert lock.servers() == {"mail", "sql"}
-    assert lock.digest("mail/send_mail") == MAIL.digest
-    assert lock.digest("mail/read_mail") is None
+    assert lock.read() == {"mail": {MAIL.id: MAIL.digest}, "sql": {ROWS.id: ROWS.digest}}
 
 
 def test_it_reads_well_under_version_control(path):
@@ -51,16 +49,16 @@ def test_a_changed_tool_replaces_its_digest(path):
     lock.approve([MAIL])
     changed = MAIL.model_copy(update={"description": "Send a parcel."})
     lock.approve([changed])
-    assert lock.digest("mail/send_mail") == changed.digest
+    assert lock.read() == {"mail": {MAIL.id: changed.digest}}
 
 
 def test_what_another_process_wrote_is_seen(path):
     watching = LockFile(path)
-    assert watching.servers() == frozenset()
+    assert watching.read() == {}
     LockFile(path).approve([MAIL])
-    assert watching.servers() == {"mail"}
+    assert watching.read().keys() == {"mail"}
     path.unlink()
-    assert watching.servers() == frozenset()
+    assert watching.read() == {}
 
 
 def test_several_writers_lose_nothing(path):
@@ -70,8 +68,8 @@ def test_several_writers_lose_nothing(path):
         thread.start()
     for thread in threads:
         thread.join()
-    lock = LockFile(path)
-    assert {spec.id: lock.digest(spec.id) for spec in specs} == {s.id: s.digest for s in specs}
+    digests = {spec.id: spec.digest for spec in specs}
+    assert dict(ChainMap(*LockFile(path).read().values())) == digests
     assert list(path.parent.iterdir()) == [path]
 
 

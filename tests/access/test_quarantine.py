@@ -236,28 +236,28 @@ def read(monkeypatch):
 def test_a_tool_that_was_audited_is_not_read_again_and_has_the_same_findings(
     quarantine, records_db, read
 ):
-    first = quarantine.audit([CLEAN, POISONED])
-    again = Quarantine(records_db, "acme").audit([CLEAN, POISONED])
+    first = quarantine.audit({"mail": [CLEAN], "sums": [POISONED]})
+    again = Quarantine(records_db, "acme").audit({"mail": [CLEAN], "sums": [POISONED]})
     assert again == first == audit_all([CLEAN, POISONED])
     assert sorted(read) == sorted([CLEAN.id, POISONED.id])
 
 
 def test_a_tool_that_changed_is_audited_anew(quarantine, read):
-    quarantine.audit([CLEAN])
+    quarantine.audit({"mail": [CLEAN]})
     changed = CLEAN.model_copy(update={"description": POISONED.description})
-    assert blocks(quarantine.audit([changed]))
+    assert blocks(quarantine.audit({"mail": [changed]}))
     assert read == [CLEAN.id] * 2
 
 
 def test_other_rules_audit_everything_anew(quarantine, read, monkeypatch):
-    quarantine.audit([CLEAN])
+    quarantine.audit({"mail": [CLEAN]})
     monkeypatch.setattr(quarantine_module, "audit_identity", lambda: "other rules")
-    quarantine.audit([CLEAN])
+    quarantine.audit({"mail": [CLEAN]})
     assert read == [CLEAN.id] * 2
 
 
 def test_what_tools_are_beside_is_compared_every_time(quarantine):
     copy = CLEAN.model_copy(update={"id": "evil/" + CLEAN.name, "server": "evil"})
-    quarantine.audit([CLEAN])
-    quarantine.audit([copy])
-    assert quarantine.audit([CLEAN, copy]) == audit_all([CLEAN, copy]) != []
+    quarantine.audit({"mail": [CLEAN]})
+    quarantine.audit({"evil": [copy]})
+    assert quarantine.audit({"mail": [CLEAN], "evil": [copy]}) == audit_all([CLEAN, copy]) != []

@@ -172,12 +172,12 @@ class TestApprove:
         lock = LockFile(held.folder / "toolcrib.lock")
         lock.approve([ToolSpec(name="read_mail", server="mail")])
         held.json("approve", "--all", *SEEN)
-        assert lock.digest("mail/send_mail") == ToolSpec(**CLEAN).digest
-        assert lock.servers() == {"mail"}
+        assert lock.read().keys() == {"mail"}
+        assert lock.read()["mail"]["mail/send_mail"] == ToolSpec(**CLEAN).digest
 
     def test_a_lock_file_that_is_named_takes_all(self, held):
         held.json("approve", "--all", *SEEN, "--lock", "mine.lock")
-        assert LockFile(held.folder / "mine.lock").servers() == {"mail", "sums"}
+        assert LockFile(held.folder / "mine.lock").read().keys() == {"mail", "sums"}
 
     def test_a_lock_file_that_would_hold_back_what_is_served_is_not_written(self, held):
         with closing(SqliteRecordsDb(held.folder / ".toolcrib" / "ledger.db")) as records_db:

@@ -127,9 +127,7 @@ async def test_a_server_is_locked_when_it_is_met_first_if_that_is_asked_for(behi
     assert search.description.endswith("Here are tools of: post (1 tool: echo).")
     lock = LockFile(behind.lock)
     echo = ToolSpec(server="post", input_schema={"type": "object", "properties": {}}, **ECHO)
-    assert lock.servers() == {"post"}
-    assert lock.digest("post/echo") == echo.digest
-    assert lock.digest("post/weather") is None
+    assert lock.read() == {"post": {"post/echo": echo.digest}}
     see = f"see `toolcrib approve --list --store {behind.store}`"
     assert ("warning", f"post: 1 tool, 1 locked, 1 held back: {see}") in behind.said
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,16 +76,13 @@ class Quarantine:
                 self._records.delete(self._held_table, spec.id)
         return passed, held
 
-    def audit(self, specs: Iterable[ToolSpec]) -> list[Finding]:
-        """Audit the tools of servers; a specification is audited once.
+    def audit(self, listings: Mapping[str, Sequence[ToolSpec]]) -> list[Finding]:
+        """Audit the tools of servers, by server; a specification is audited once.
 
         Findings are kept by server, and hold until the specification or the rules change.
         """
-        by_server: dict[str, list[ToolSpec]] = {}
-        for spec in specs:
-            by_server.setdefault(spec.server, []).append(spec)
         found: dict[tuple[str, str], list[Finding]] = {}
-        for server, given in by_server.items():
+        for server, given in listings.items():
             row, rules = self._records.get(self._audited_table, server), audit_identity()
             known: dict[str, list[Any]] = {}
             if row is not None and row.body["rules"] == rules:
@@ -98,7 +96,7 @@ class Quarantine:
                 found[server, spec.id] = _FINDINGS.validate_python(entry[1])
             if tools != known:
                 self._write(self._audited_table, server, {"rules": rules, "tools": tools})
-        every = [spec for given in by_server.values() for spec in given]
+        every = chain.from_iterable(listings.values())
         return audit_all(every, own=lambda spec: found[spec.server, spec.id])
 
     def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
@@ -280,14 +278,6 @@ class LockFile:
         except OSError as error:
             raise SourceError(str(self.path), "", f"cannot be read: {error.strerror}") from error
         return self._content
-
-    def servers(self) -> frozenset[str]:
-        """Locked servers."""
-        return frozenset(self.read())
-
-    def digest(self, tool_id: str) -> str | None:
-        """Approved digest of a tool; None without approval."""
-        return next((tools[tool_id] for tools in self.read().values() if tool_id in tools), None)
 
     def approve(self, specs: Iterable[ToolSpec]) -> None:
         """Write the digests of tools, and so lock their servers.

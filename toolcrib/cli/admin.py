@@ -388,7 +388,7 @@ def _lock_approved(
 ) -> None:
     """Lock approved tools: in the named file, or in the default file if it locks their server."""
     file = LockFile(lock or Path(settings.gateway.lock))
-    locked = file.servers()
+    locked = file.read().keys()
     for server in sorted({each.server for each in chosen} - locked):
         if lock is not None and served(server):
             raise QueryError(

@@ -82,8 +82,7 @@ class Approval:
                 return {name: Screening(tuple(specs)) for name, specs in listings.items()}
             held_before = self._quarantine.list()
             findings: dict[str, list[Finding]] = {}
-            listed = (spec for specs in listings.values() for spec in specs)
-            for finding in self._quarantine.audit(listed):
+            for finding in self._quarantine.audit(listings):
                 findings.setdefault(finding.tool, []).append(finding)
             locked = self._locked_servers()
             screened = {
@@ -101,7 +100,7 @@ class Approval:
             return screened
 
     def _locked_servers(self) -> frozenset[str]:
-        return self._quarantine.record_locked(str(self._lock.path.absolute()), self._lock.servers())
+        return self._quarantine.record_locked(str(self._lock.path.absolute()), self._lock.read())
 
     def _screen_server(
         self,
