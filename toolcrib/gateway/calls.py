@@ -308,7 +308,6 @@ class CallRunner:
         return await self._finish(called)
 
     def _not_called(self, entry: CatalogEntry) -> str:
-        """Description of a call to a server that is not up."""
         server = entry.spec.server
         state, login = self._pool[server].health.in_words, self._pool.login(server)
         text = (

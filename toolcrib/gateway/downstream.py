@@ -44,11 +44,12 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 Reporter: TypeAlias = Callable[[Level, str], None]
 """Function that reports an event to the operator in one line; thread-safe."""
 
-CLIENT_CAPABILITIES = {
-    types.CreateMessageRequest: "sampling",
-    types.ElicitRequest: "elicitation",
-    types.ListRootsRequest: "roots",
+CLIENT_REQUESTS: Mapping[type, tuple[str, Any]] = {
+    types.CreateMessageRequest: ("sampling", types.CreateMessageResult),
+    types.ElicitRequest: ("elicitation", types.ElicitResult),
+    types.ListRootsRequest: ("roots", types.ListRootsResult),
 }
+"""Capability that a request to a client needs, and the kind of its result."""
 
 PROGRESS_TOKENS = ("progress_token", "progressToken")
 """Spellings of the progress token in a request's `_meta`."""
@@ -106,7 +107,7 @@ class ClientRequest:
 
     def refusal(self, request: types.InputRequest) -> types.ErrorData | None:
         """Error for a question that the client does not support; None if supported."""
-        name = CLIENT_CAPABILITIES[type(request)]
+        name, _ = CLIENT_REQUESTS[type(request)]
         capabilities = self.session.client_capabilities
         if capabilities is not None and getattr(capabilities, name) is not None:
             return None
@@ -118,14 +119,10 @@ class ClientRequest:
     async def send(self, request: types.InputRequest) -> InputAnswer:
         """Send a server's question to the client, and wait for the answer."""
         metadata = ServerMessageMetadata(related_request_id=self.request_id)
-        result: Any = (
-            types.ElicitResult
-            if isinstance(request, types.ElicitRequest)
-            else types.ListRootsResult
-        )
-        if isinstance(request, types.CreateMessageRequest):
-            with_tools = request.params.tools or request.params.tool_choice
-            result = types.CreateMessageResultWithTools if with_tools else types.CreateMessageResult
+        _, result = CLIENT_REQUESTS[type(request)]
+        sampling = request.params if isinstance(request, types.CreateMessageRequest) else None
+        if sampling is not None and (sampling.tools or sampling.tool_choice):
+            result = types.CreateMessageResultWithTools
         try:
             return await self.session.send_request(request, result, metadata=metadata)
         except NoBackChannelError:
@@ -174,11 +171,9 @@ class Handshake(Middleware):
     ) -> Any:
         """Answer a client since 2026."""
         result = await call_next(context)
-        return (
-            await self._with_instructions(context, result, self._extensions)
-            if isinstance(result, types.DiscoverResult)
-            else result
-        )
+        if isinstance(result, types.DiscoverResult):
+            return await self._with_instructions(context, result, self._extensions)
+        return result
 
     async def _with_instructions(
         self,
@@ -271,7 +266,6 @@ class Notifications(Middleware):
         return self._levels.get(key, LOG_LEVELS[0])
 
     async def _grant_clients(self) -> GrantClients:
-        """Clients with the caller's grant."""
         token = get_access_token()
         grant = grant_of(token)
         if grant not in self._clients_by_grant:

@@ -42,7 +42,7 @@ from toolcrib.gateway.skills import SkillResources, SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, ignore_all
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.settings import GatewaySettings, Settings
+from toolcrib.settings import Settings
 from toolcrib.tenants import Tenants
 
 WARM_UP_QUERY = "search"
@@ -72,15 +72,6 @@ class GatewayOptions:
         """Scope of the tools of these servers that are served."""
         names = frozenset(c.name for c in configs if c.profile.may_allow(f"{c.name}/"))
         return Scope(servers=names, tags=self.tags, max_sensitivity=self.max_sensitivity)
-
-    def intervals_of(self, settings: GatewaySettings) -> Intervals:
-        """Intervals with the values of the settings."""
-        return replace(
-            self.intervals,
-            connect_s=settings.connect_timeout_s,
-            call_s=settings.call_timeout_s,
-            retry_s=settings.retry_s,
-        )
 
 
 class StoreThread:
@@ -148,7 +139,13 @@ class Gateway:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
         self._options = options
-        is_shared, intervals = options.is_shared, options.intervals_of(chosen)
+        is_shared = options.is_shared
+        intervals = replace(
+            options.intervals,
+            connect_s=chosen.connect_timeout_s,
+            call_s=chosen.call_timeout_s,
+            retry_s=chosen.retry_s,
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runs: dict[str, asyncio.Task[Any]] = {}
         self._is_greeted = asyncio.Event()
@@ -288,8 +285,8 @@ class Gateway:
                 configs = await asyncio.to_thread(file.read)
             except ToolcribError as error:
                 self._report("error", f"{error}; the servers are unchanged")
-                continue
-            await self.reconfigure(configs)
+            else:
+                await self.reconfigure(configs)
 
     async def reconfigure(self, configs: Sequence[ServerConfig]) -> None:
         """Add, remove and replace servers; servers with an unchanged entry continue."""

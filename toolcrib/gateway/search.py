@@ -495,7 +495,6 @@ class GatewaySearch(ToolcribSearchTransform):
         return structured_answer({"tools": checked})
 
     def _readiness(self, name: str, visible: Collection[str]) -> dict[str, Any]:
-        """Readiness of a tool, with the command line that would help."""
         entry = self._tools.catalog.find(name)
         if entry is not None and entry.name in visible:
             server, unready = entry.spec.server, self._pool.unready(entry.spec.server)

@@ -146,14 +146,12 @@ class GatewaySkills:
     def __init__(self, index: GatewayIndex) -> None:
         self._index, self._skills = index, ToolCatalog()
         self._published_skills: dict[str, PublishedSkill] = {}
-        find, read = OwnTool.FIND_SKILLS, OwnTool.READ_SKILL
         self._tools: dict[str, Tool] = {
-            find: SearchTool.of(
-                find, FIND_SKILLS_TEXT, FIND_SKILLS_PARAMETERS, self._find, READ_ONLY
-            ),
-            read: SearchTool.of(
-                read, READ_SKILL_TEXT, READ_SKILL_PARAMETERS, self._read, READ_ONLY
-            ),
+            name: SearchTool.of(name, says, takes, act, READ_ONLY)
+            for name, says, takes, act in (
+                (OwnTool.FIND_SKILLS, FIND_SKILLS_TEXT, FIND_SKILLS_PARAMETERS, self._find),
+                (OwnTool.READ_SKILL, READ_SKILL_TEXT, READ_SKILL_PARAMETERS, self._read),
+            )
         }
 
     def open(self, crib: Crib) -> None:

@@ -361,12 +361,8 @@ class UpstreamPool:
         is_shared: bool = False,
         logins: Logins | None = None,
     ) -> None:
-        self.take_listing, self.report_health, self.intervals = (
-            take_listing,
-            report_health,
-            intervals,
-        )
-        self.is_shared, self.logins = is_shared, logins
+        self.take_listing, self.report_health = take_listing, report_health
+        self.intervals, self.is_shared, self.logins = intervals, is_shared, logins
         self.connecting = asyncio.Semaphore(MAX_PARALLEL_CONNECTIONS)
         self.observe_call: ObservedCall = lambda _transport, _took_s, _error: None
         self._upstreams = {each.name: Upstream(each, self) for each in configs}
