@@ -23,7 +23,7 @@ from mcp import ClientSession, MCPError
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp.types import BlobResourceContents
 from mcp.types import Resource as McpResource
-from pydantic import PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from toolcrib.errors import ServiceError
 from toolcrib.gateway.approval import NON_TOOL_ID_MARK
@@ -193,29 +193,27 @@ Ask: TypeAlias = Callable[[Callable[[ClientSession], Awaitable[Any]]], Awaitable
 
 
 class RelayedPrompt(Prompt):
-    """Prompt of a server behind the gateway."""
+    """Prompt of a server behind the gateway, where it is called `own_name`."""
 
+    own_name: str = Field(exclude=True)
     _ask: Ask = PrivateAttr()
-    _spec: ToolSpec = PrivateAttr()
 
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
         """Get the prompt from its server."""
         given = {name: str(value) for name, value in (arguments or {}).items()}
-        prompt = await self._ask(lambda session: session.get_prompt(self._spec.name, given))
+        prompt = await self._ask(lambda session: session.get_prompt(self.own_name, given))
         messages = [Message(content=each.content, role=each.role) for each in prompt.messages]
         return PromptResult(messages=messages, description=prompt.description, meta=prompt.meta)
 
 
 class RelayedResource(Resource):
-    """Resource of a server behind the gateway."""
+    """Resource of a server behind the gateway.
 
+    `own_uri`: URI in its server's spelling, which FastMCP normalises.
+    """
+
+    own_uri: str = Field(exclude=True)
     _ask: Ask = PrivateAttr()
-    _spec: ToolSpec = PrivateAttr()
-
-    @property
-    def own_uri(self) -> str:
-        """URI in its server's spelling, which FastMCP normalises."""
-        return self._spec.annotations["uri"]
 
     def to_mcp_resource(self, **overrides: Any) -> McpResource:
         """Resource as listed to clients."""
@@ -230,7 +228,6 @@ class RelayedTemplate(ResourceTemplate):
     """Template for resources of a server behind the gateway."""
 
     _ask: Ask = PrivateAttr()
-    _spec: ToolSpec = PrivateAttr()
 
     def matches(self, uri: str) -> dict[str, Any] | None:
         """Variables of the template in a URI, by the rules of MCP instead of FastMCP's."""
@@ -272,17 +269,12 @@ def _component(kind: OfferKind, spec: ToolSpec, name: str) -> Any:
     if kind != "prompt":
         shown["mime_type"] = about.get("mimeType")
     given: dict[str, Any] = {"name": name} | {k: v for k, v in shown.items() if v}
-    made: Any
     if kind == "prompt":
-        made = RelayedPrompt(arguments=_arguments(spec), **given)
-    elif kind == "resource":
-        made = RelayedResource(uri=about["uri"], **given)
-    else:
-        # The server checks the values, which name its own paths.
-        given |= {"parameters": {}, "security": None}
-        made = RelayedTemplate(uri_template=about["uri"], **given)
-    made._spec = spec  # noqa: SLF001
-    return made
+        return RelayedPrompt(arguments=_arguments(spec), own_name=spec.name, **given)
+    if kind == "resource":
+        return RelayedResource(uri=about["uri"], own_uri=about["uri"], **given)
+    # The server checks the values, which name its own paths.
+    return RelayedTemplate(uri_template=about["uri"], parameters={}, security=None, **given)
 
 
 def _arguments(spec: ToolSpec) -> list[PromptArgument]:
