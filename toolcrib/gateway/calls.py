@@ -79,13 +79,12 @@ class CallBudgets:
     def __init__(self, max_calls: int | None) -> None:
         self.max_calls = max_calls
         self._of: BoundedMap[str, CallBudget] = BoundedMap(MAX_CONVERSATIONS)
-        self._called_tools: BoundedMap[str, dict[str, None]] = BoundedMap(MAX_CONVERSATIONS)
+        self._called_tools: BoundedMap[str, BoundedMap[str, None]] = BoundedMap(MAX_CONVERSATIONS)
 
     def begin(self, key: str, query: str) -> CallBudget:
         """Begin a conversation's next budget, at a search."""
         own = profile_of(get_access_token()).max_calls
-        limit = self.max_calls if own is None else own
-        self._of[key] = budget = CallBudget(query, limit)
+        self._of[key] = budget = CallBudget(query, self.max_calls if own is None else own)
         return budget
 
     def of(self, key: str) -> CallBudget:
@@ -94,11 +93,7 @@ class CallBudgets:
 
     def record_call(self, key: str, tool_id: str) -> None:
         """Record the id of a called tool, for the next searches of the conversation."""
-        called = self._called_tools.get_or_make(key, dict[str, None])
-        called.pop(tool_id, None)
-        called[tool_id] = None
-        if len(called) > MAX_CALLED:
-            del called[next(iter(called))]
+        self._called_tools.get_or_make(key, lambda: BoundedMap(MAX_CALLED))[tool_id] = None
 
     def called_tools(self, key: str) -> tuple[str, ...]:
         """Ids of the tools that a conversation has called, in order of calls."""
