@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Any
 
-from fastmcp.server.dependencies import get_access_token
+from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp.server.session import ServerSession
@@ -71,7 +71,7 @@ class GatewayRecorder(Middleware):
         is_calling = name in CALL_TOOL_NAMES
         if is_calling:
             name = str(arguments.get("name"))
-        client, began = context.fastmcp_context, monotonic()
+        began = monotonic()
         result: ToolResult | None = None
         outer, inner = _NESTED_CALLS.get([]), list[str]()
         calls_within = _NESTED_CALLS.set(inner)
@@ -83,8 +83,8 @@ class GatewayRecorder(Middleware):
             outer.append(name)
             # Waiting calls are recorded at their end, and server tools instead of call tools.
             is_over = not isinstance(result, InputRequiredToolResult)
-            if client is not None and self._is_on and is_over and not (is_calling and inner):
-                self._record(client.session, name, _call_outcome(result, began), arguments)
+            if self._is_on and is_over and not (is_calling and inner):
+                self._record(get_context().session, name, _call_outcome(result, began), arguments)
 
     def _record(
         self,

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken
 from fastmcp.server.context import Context
-from fastmcp.server.dependencies import get_access_token
+from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from mcp import MCPError, types
 from mcp.server.context import ServerRequestContext
@@ -164,7 +164,7 @@ class Handshake(Middleware):
     ) -> types.InitializeResult | None:
         """Answer a client from before 2026."""
         result = await call_next(context)
-        return None if result is None else await self._with_instructions(context, result, None)
+        return None if result is None else await self._with_instructions(result, None)
 
     async def on_discover(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
@@ -172,17 +172,12 @@ class Handshake(Middleware):
         """Answer a client since 2026."""
         result = await call_next(context)
         if isinstance(result, types.DiscoverResult):
-            return await self._with_instructions(context, result, self._extensions)
+            return await self._with_instructions(result, self._extensions)
         return result
 
     async def _with_instructions(
-        self,
-        context: MiddlewareContext[Any],
-        result: HandshakeResult,
-        extensions: dict[str, dict[str, Any]] | None,
+        self, result: HandshakeResult, extensions: dict[str, dict[str, Any]] | None
     ) -> HandshakeResult:
-        client = context.fastmcp_context
-        key = SHARED_KEY if client is None else conversation_key(client)
         served = types.ServerCapabilities(
             tools=types.ToolsCapability(list_changed=True),
             logging=result.capabilities.logging,
@@ -191,8 +186,8 @@ class Handshake(Middleware):
             experimental=result.capabilities.experimental,
             extensions=extensions,
         )
-        update = {"capabilities": served, "instructions": await self._instructions(key)}
-        return result.model_copy(update=update)
+        instructions = await self._instructions(conversation_key(get_context()))
+        return result.model_copy(update={"capabilities": served, "instructions": instructions})
 
 
 class GrantClients:
@@ -246,8 +241,17 @@ class Notifications(Middleware):
     ) -> types.InitializeResult | None:
         """Register a session until it ends."""
         result = await call_next(context)
-        if context.fastmcp_context is not None:
-            self._register(context.fastmcp_context, await self._grant_clients())
+        client, audience = get_context(), await self._grant_clients()
+        key = conversation_key(client)
+        audience.sessions[key] = client.session
+
+        async def unregister() -> None:
+            audience.sessions.pop(key, None)
+            self._levels.pop(key, None)
+            await self._leave(key)
+
+        connection = client.session._connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        connection.exit_stack.push_async_callback(unregister)
         return result
 
     async def on_request(
@@ -255,10 +259,10 @@ class Notifications(Middleware):
     ) -> Any:
         """Record the level of log entries that a client sets."""
         result = await call_next(context)
-        if context.method == "logging/setLevel" and context.fastmcp_context is not None:
+        if context.method == "logging/setLevel":
             level = context.message.get("level")
             if level in LOG_LEVELS:
-                self._levels[conversation_key(context.fastmcp_context)] = level
+                self._levels[conversation_key(get_context())] = level
         return result
 
     def level(self, key: str) -> str:
@@ -284,18 +288,6 @@ class Notifications(Middleware):
             return await audience.streams(context, params)
         finally:
             audience.listening -= 1
-
-    def _register(self, context: Context, audience: GrantClients) -> None:
-        key, session = conversation_key(context), context.session
-        audience.sessions[key] = session
-
-        async def unregister() -> None:
-            audience.sessions.pop(key, None)
-            self._levels.pop(key, None)
-            await self._leave(key)
-
-        connection = session._connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        connection.exit_stack.push_async_callback(unregister)
 
     async def follow(self) -> None:
         """Notify clients whenever a list that they see has changed."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fastmcp.exceptions import NotFoundError
 from fastmcp.server.auth import AccessToken
 from fastmcp.server.context import Context
-from fastmcp.server.dependencies import get_access_token
+from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.server.transforms import GetToolNext
 from fastmcp.tools.base import Tool, ToolResult
@@ -234,8 +234,8 @@ class GatewaySearch(ToolcribSearchTransform):
 
         The gateway's tools are named only if there are so many others that they are surely listed.
         """
-        offered, few = self._tools.catalog.within(self.scope()), self._settings.pass_through
-        searches = len(offered) > few or not few
+        offered, limit = self._tools.catalog.within(self.scope()), self._settings.pass_through
+        searches = len(offered) > limit or not limit
         first = SEARCH_INSTRUCTIONS.format(self._called_by) if searches else LIST_INSTRUCTIONS
         parts, left = [first], MAX_GREETING_INSTRUCTIONS_CHARS
         for server in dict.fromkeys(each.spec.server for each in offered):
@@ -652,13 +652,9 @@ class UnknownTools(Middleware):
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
         """Retry once all servers are connected; then answer with similar names in scope."""
-        client = context.fastmcp_context
-        try:
+        with suppress(NotFoundError):
             return await call_next(context)
-        except NotFoundError:
-            if client is None:
-                raise
         if await self._search.wait():
             with suppress(NotFoundError):
                 return await call_next(context)
-        return await self._search.unknown(client, context.message.name)
+        return await self._search.unknown(get_context(), context.message.name)
