@@ -97,11 +97,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
     send_spans = trace_mcp()
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
-        auth = (
-            _make_verifier(KeyRing(records_db), address[0], serving.store, settings)
-            if address
-            else None
-        )
+        auth = address and _make_verifier(KeyRing(records_db), address[0], serving.store, settings)
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
         approval = Approval(
@@ -116,12 +112,10 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         with quiet_sdk(), report_warnings(report):
             options = replace(options, is_shared=address is None, config=(file, stamp))
             gateway = Gateway(configs, settings, storage, options, auth=auth)
-            serve = (
-                _serve_http(gateway, *address, report)
-                if address
-                else _serve_stdio(gateway, send_spans)
-            )
-            asyncio.run(serve)
+            if address is None:
+                asyncio.run(_serve_stdio(gateway, send_spans))
+            else:
+                asyncio.run(_serve_http(gateway, *address, report))
             send_spans()
 
 
@@ -134,14 +128,11 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
     Raises:
         StoreError: records that are needed, or that are there, cannot be read and written.
     """
-    opened: RecordsDb | None = None
+    opened = build.open_records_db(location, settings)
     try:
-        opened = build.open_records_db(location, settings)
         # An approval needs a writable record of the quarantined tool.
         opened.put("gateway", DbRow("opened", time.time(), {}))
     except StoreError as error:
-        if opened is None:
-            raise
         with closing(opened):
             if needed or opened.tables():
                 raise
