@@ -25,7 +25,7 @@ class Nobody:
     wants_progress = True
 
     def __init__(self):
-        self.begun = asyncio.Event()
+        self.begun, self.session = asyncio.Event(), self
 
     def refusal(self, request):
         raise AssertionError(request)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -116,33 +116,32 @@ class _Question:
 
 
 class PendingCall:
-    """Call under way; the server has `timeout_s`, without the time of questions.
+    """Call under way, made by `work`; the server has `timeout_s`, without the time of questions.
 
     A client that takes requests gets questions at once. Any other client gets the open questions as
     the result of its call (`outcome`), and calls again with the answers (`resume`).
     """
 
-    def __init__(self, request: ClientRequest, timeout_s: float) -> None:
+    def __init__(
+        self,
+        request: ClientRequest,
+        timeout_s: float,
+        work: Callable[[PendingCall], Coroutine[Any, Any, types.CallToolResult]],
+    ) -> None:
         self.request = request
         self._timeout_s = self._left_s = timeout_s
-        self._timer: asyncio.TimerHandle | None = None
         self._is_late = False
         self._changed = asyncio.Event()
         self._questions: dict[str, _Question] = {}
         self._question_count = 0
-        self._task: asyncio.Task[types.CallToolResult] | None = None
-
-    def start(self, task: asyncio.Task[types.CallToolResult]) -> None:
-        """Start the clock of the task that makes the call."""
-        self._task = task
-        self._run_clock()
-        task.add_done_callback(self._call_ended)
+        self._timer = self._run_clock()
+        self.task = asyncio.create_task(work(self))
+        self.task.add_done_callback(self._call_ended)
 
     async def answer(self, request: types.InputRequest) -> InputAnswer:
         """Send a server's question to the caller, and wait for the answer."""
         if (refusal := self.request.refusal(request)) is not None:
             return refusal
-        assert self._timer is not None
         if not self._questions:
             self._timer.cancel()
             self._left_s = self._timer.when() - asyncio.get_running_loop().time()
@@ -159,7 +158,7 @@ class PendingCall:
         finally:
             del self._questions[key]
             if not self._questions:
-                self._run_clock()
+                self._timer = self._run_clock()
 
     async def outcome(self) -> types.CallToolResult | dict[str, types.InputRequest]:
         """The call's result, or the questions that the client must answer first.
@@ -170,8 +169,7 @@ class PendingCall:
             DeadlineError: the server took too long; the call is cancelled.
             Exception: the error of the call.
         """
-        assert self._task is not None
-        while not self._task.done():
+        while not self.task.done():
             if self._is_late:
                 self.cancel()
                 raise DeadlineError(f"the server gave no answer within {self._timeout_s:g} s")
@@ -185,7 +183,7 @@ class PendingCall:
             except asyncio.CancelledError:
                 self.cancel()
                 raise
-        return self._task.result()
+        return self.task.result()
 
     def resume(self, request: ClientRequest, answers: Mapping[str, types.InputResponse]) -> None:
         """Resume with the client's answers; a missing answer is an error for the server."""
@@ -197,12 +195,10 @@ class PendingCall:
 
     def cancel(self) -> None:
         """Cancel the call, also at the server."""
-        if self._task is not None:
-            self._task.cancel()
+        self.task.cancel()
 
     def _call_ended(self, task: asyncio.Task[types.CallToolResult]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         # Retrieve the error, or asyncio logs the error of an abandoned call.
         if not task.cancelled():
             task.exception()
@@ -212,8 +208,8 @@ class PendingCall:
         self._is_late = True
         self._changed.set()
 
-    def _run_clock(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._left_s, self._time_out)
+    def _run_clock(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._left_s, self._time_out)
 
 
 class UpstreamConnection:
@@ -443,26 +439,23 @@ class UpstreamConnection:
         check: Callable[[PendingCall], Awaitable[None]],
     ) -> PendingCall:
         """Start a call of a tool after `check` passes; an error of `check` is the call's error."""
-        call = PendingCall(request, timeout_s)
 
-        async def report_progress(done: float, total: float | None, message: str | None) -> None:
-            await call.request.session.report_progress(done, total, message)
+        async def check_and_call(call: PendingCall) -> types.CallToolResult:
+            async def report_progress(done: float, total: float | None, text: str | None) -> None:
+                await call.request.session.report_progress(done, total, text)
+
+            await check(call)
+            progress = report_progress if request.wants_progress else None
+            return await self._call(name, arguments, meta, progress)
 
         def remove(_task: asyncio.Task[types.CallToolResult]) -> None:
             self._calls.remove(call)
             self.used_at = monotonic()
 
-        progress = report_progress if request.wants_progress else None
-
-        async def check_and_call() -> types.CallToolResult:
-            await check(call)
-            return await self._call(name, arguments, meta, progress)
-
-        task = asyncio.create_task(check_and_call())
-        task.add_done_callback(remove)
+        call = PendingCall(request, timeout_s, check_and_call)
+        call.task.add_done_callback(remove)
         self._calls.append(call)
         self.used_at = monotonic()
-        call.start(task)
         return call
 
     async def _call(
