@@ -374,16 +374,14 @@ class GatewaySearch(ToolcribSearchTransform):
         if (answer := await self._answer_while_opening(ctx, text, options)) is not None:
             return answer
         # Read missing servers before the catalog: one that connects in between counts as missing.
-        missing, here = self._missing_servers(), await self._visible_tools(ctx)
-        scope, needs = self.scope(), options.needs or ()
+        missing, here = self._missing_servers(), await self._visible(ctx)
         key = conversation_key(ctx)
         called = self._budgets.called_tools(key) if self._pool.is_of_one_client(key) else ()
-        options = replace(options, scope=scope, form=self._form)
-        if options.task is not None:
-            options = replace(options, called=called)
+        in_use = None if options.task is None else called
+        options = replace(options, scope=self.scope(), form=self._form, called=in_use)
         result = await self._tools.work(self._find_within, here, query, options)
         budget = self._budgets.begin(key, text)
-        if not needs:
+        if not options.needs:
             # After several needs a call does not show which need it serves.
             self._record_search(budget.id, text, key)
         entries = [here[hit.id] for hit in result.tools]
@@ -425,7 +423,7 @@ class GatewaySearch(ToolcribSearchTransform):
         self, ctx: Context, text: str, options: SearchOptions
     ) -> ToolResult | None:
         """Search listed tools by their words; None if no tool has a word of the query."""
-        here = await self._visible_tools(ctx)
+        here = await self._visible(ctx)
         k = self._max_results if options.k == "auto" else options.k
         entries = (await asyncio.to_thread(find_by_words, list(here.values()), text))[:k]
         if not entries:
@@ -459,9 +457,10 @@ class GatewaySearch(ToolcribSearchTransform):
         # The fallback tool ignores filters.
         return replace(result, tools=tuple(filter(is_here, result.tools)))
 
-    async def _visible_tools(self, ctx: Context) -> dict[str, CatalogEntry]:
-        catalog, visible = self._tools.catalog, await self._visible(ctx)
-        return {each.spec.id: each for each in catalog if each.name in visible}
+    async def _visible(self, ctx: Context) -> dict[str, CatalogEntry]:
+        """Tools of servers that FastMCP shows the caller, by id."""
+        shown = [t for t in await self.get_tool_catalog(ctx) if isinstance(t, GatewayTool)]
+        return {tool.entry.spec.id: tool.entry for tool in shown}
 
     def _upstreams(self) -> list[Upstream]:
         """Servers in the caller's scope."""
@@ -496,7 +495,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def _readiness(self, name: str, visible: Collection[str]) -> dict[str, Any]:
         entry = self._tools.catalog.find(name)
-        if entry is not None and entry.name in visible:
+        if entry is not None and entry.spec.id in visible:
             server, unready = entry.spec.server, self._pool.unready(entry.spec.server)
         else:
             unready = self._tools.unready(name, get_access_token())
@@ -515,10 +514,6 @@ class GatewaySearch(ToolcribSearchTransform):
         by = None if token is None else token.client_id
         if (learner := self._tools.crib.turns.collector) is not None:
             learner.remember(decision_id, query, scope=self.scope(), session=session, by=by)
-
-    async def _visible(self, ctx: Context) -> set[str]:
-        """Names of the tools that FastMCP shows the caller."""
-        return {tool.name for tool in await self.get_tool_catalog(ctx)}
 
     def _definition(self, entry: CatalogEntry, form: DefinitionForm) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)
@@ -545,7 +540,7 @@ class GatewaySearch(ToolcribSearchTransform):
         await self.wait()
         visible = await self._visible(ctx)
         named = {name: self._tools.catalog.find(name) for name in names}
-        here = {name: each for name, each in named.items() if each and each.name in visible}
+        here = {name: each for name, each in named.items() if each and each.spec.id in visible}
         once = {each.name: self._definition(each, "schema") for each in here.values()}
         lengths = accumulate(len(json.dumps(each)) for each in once.values())
         many = max(1, sum(length <= MAX_DESCRIBED_CHARS for length in lengths))
@@ -563,9 +558,9 @@ class GatewaySearch(ToolcribSearchTransform):
     ) -> Any:
         """Call a tool by a call tool; one of a lower risk than the tool's is refused."""
         for is_last in (False, True):
-            names = await self._visible(ctx)
+            visible = await self._visible(ctx)
             entry = self._tools.catalog.find(name)
-            if entry is not None and entry.name in names:
+            if entry is not None and entry.spec.id in visible:
                 if self._by_risk and not may_call(call_tool, entry.spec):
                     own = call_tool_of(entry.spec)
                     return failure(f"The call was not made: call {entry.name} by {own}.")
@@ -587,7 +582,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
         A tool's own name is unknown too, if several servers have such a tool.
         """
-        here = await self._visible_tools(ctx)
+        here = await self._visible(ctx)
         same = [entry.name for entry in here.values() if entry.spec.name == name]
         if len(same) > 1:
             return failure(
