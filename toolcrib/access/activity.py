@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from toolcrib.context.pii import SECRET_NAME, without_secrets
 from toolcrib.indexers.readers.parsing import parse_json
@@ -95,10 +95,10 @@ class ActivityReader:
         read = adapter(GatewayServer).validate_python
         # If several gateways have a server, the gateway that wrote last counts.
         written = (each for row in reversed(live) for each in row.body["servers"])
-        listed = [cast("GatewayServer", read(each)) for each in written]
+        listed: dict[str, Any] = {each["name"]: read(each) for each in written}
         calls = [call for call in every if call.kind == "call"]
         answers = sum(call.tokens for call in calls if not call.server)
-        servers = _with_call_figures({each.name: each for each in listed}, every)
+        servers = _with_call_figures(listed, every)
         return GatewayActivity(
             len(live),
             servers,

@@ -197,11 +197,9 @@ class _LoginStorage(OAuthClientProvider):
         self._url, self._logins = url, logins
 
     async def get_tokens(self) -> OAuthToken | None:
-        """The tokens of the kept login."""
         return self.login and self.login.tokens
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """The client of the kept login."""
         return self.login and self.login.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -308,7 +306,6 @@ class BrowserLogin(_LoginStorage):
             await asyncio.to_thread(webbrowser.open, link)
 
     async def _callback(self) -> AuthorizationCodeResult:
-        """Wait for the browser's callback with a code."""
         result, ready = OAuthCallbackResult(), anyio.Event()
         server = create_oauth_callback_server(
             self._port,

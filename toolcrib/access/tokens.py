@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from pydantic import ValidationError
 
@@ -138,8 +138,7 @@ class IssuedTokens:
         """Parameter of `WWW-Authenticate` with the URL of the metadata; may be empty."""
         if self.resource is None:
             return ""
-        parts = urlsplit(self.resource)
-        return f', resource_metadata="{parts.scheme}://{parts.netloc}{self.metadata_path}"'
+        return f', resource_metadata="{urljoin(self.resource, self.metadata_path)}"'
 
     def metadata(self) -> dict[str, Any]:
         """Metadata of the protected resource: its issuer, and the scopes of tokens."""
