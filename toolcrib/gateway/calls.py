@@ -26,7 +26,7 @@ from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
 from toolcrib.gateway.flow import FlowPolicy
-from toolcrib.gateway.guidance import GatewayGuidance, outcome_of
+from toolcrib.gateway.guidance import GatewayGuidance, outcome_of, with_text
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import STATE_TEXTS, Upstream, UpstreamPool
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
@@ -328,12 +328,10 @@ class CallRunner:
             questions = InputRequiredResult(input_requests=result, request_state=state)
             return InputRequiredToolResult(questions)
         await self._alternatives.report(budget, entry, outcome_of(result), call.since)
-        content, meta = result.content, result.meta or {}
-        if result.is_error:
-            content = [*content, *await self._advice(result, entry, budget)]
-        kept = {key: value for key, value in meta.items() if not key.startswith(HOP_PREFIX)}
-        update = {"content": content, "meta": kept or None}
-        return ToolResult.from_mcp_result(result.model_copy(update=update))
+        meta = {k: v for k, v in (result.meta or {}).items() if not k.startswith(HOP_PREFIX)}
+        answer = ToolResult.from_mcp_result(result.model_copy(update={"meta": meta or None}))
+        advice = await self._advice(result, entry, budget) if result.is_error else ""
+        return with_text(answer, advice) if advice else answer
 
     async def _check(self, call: _Call, error: Exception) -> None:
         """Check that the server is alive; after a timeout the check runs in the background."""
@@ -343,19 +341,16 @@ class CallRunner:
         if not isinstance(error, DeadlineError):
             await asyncio.wait({check})
 
-    async def _advice(
-        self, result: CallToolResult, entry: CatalogEntry, budget: CallBudget
-    ) -> list[TextContent]:
+    async def _advice(self, result: CallToolResult, entry: CatalogEntry, budget: CallBudget) -> str:
         """Text after a tool's own error: the tool's schema, or alternatives."""
         text = " ".join(part.text for part in result.content if isinstance(part, TextContent))
         diagnosis = diagnose(text)
         if diagnosis.blames_arguments:
-            return [TextContent(type="text", text=_parameters(entry))]
+            return _parameters(entry)
         # Other kinds of errors need other arguments or another caller, not another tool.
         if not budget.query or diagnosis.kind not in {"retriable", "reclassify"}:
-            return []
-        advice = (await self._alternatives.as_text(entry, budget)).strip()
-        return [TextContent(type="text", text=advice)] if advice else []
+            return ""
+        return (await self._alternatives.as_text(entry, budget)).strip()
 
     def close(self) -> None:
         """Cancel the calls that wait for an answer."""
