@@ -123,8 +123,8 @@ def test_tools_are_held_against_those_of_other_servers(quarantine):
     )
     bank = ToolSpec(name="get_balance", server="bank", description="Get a balance.")
     assert quarantine.screen([borrowed]) == ([borrowed], [])
-    passed, held = quarantine.screen([borrowed], beside=[bank])
-    assert passed == []
+    passed, held = quarantine.screen([borrowed, bank])
+    assert passed == [bank]
     assert [each.tool_id for each in held] == ["tips/get_balance"]
 
 

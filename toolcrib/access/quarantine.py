@@ -45,35 +45,31 @@ class Quarantine:
     def screen(
         self,
         specs: Iterable[ToolSpec],
-        beside: Iterable[ToolSpec] = (),
         *,
         written_by: str = "",
         find_served: Callable[[str], ToolSpec | None] = lambda _: None,
     ) -> tuple[list[ToolSpec], list[Held]]:
         """Pass tools that no finding blocks or that are approved in this version; hold the rest.
 
-        Tools are compared with tools of other servers (`beside`), which are not screened. A tool
-        that passes releases the tool held under its id. `find_served` finds the served tool that
-        a held tool of the same id replaces.
+        A tool that passes releases the tool held under its id. `find_served` finds the served tool
+        that a held tool of the same id replaces.
         """
         given = list(specs)
         found: dict[str, list[Finding]] = {}
-        for finding in audit_all(given, beside):
+        for finding in audit_all(given):
             found.setdefault(finding.tool, []).append(finding)
         before = {entry.id for entry in self._records.read(self._held_table)}
         passed: list[ToolSpec] = []
         held: list[Held] = []
         for spec in given:
-            findings, by = found.get(spec.id, []), written_by
-            if blocks(findings) and not self._is_approved(spec, findings):
-                old = find_served(spec.id)
-                held.append(
-                    self.hold(spec, DANGEROUS_REASON, findings, written_by=by, replaces=old)
-                )
+            own = found.get(spec.id, [])
+            if not blocks(own) or self._is_approved(spec, own):
+                passed.append(spec)
+                if spec.id in before:
+                    self._records.delete(self._held_table, spec.id)
                 continue
-            passed.append(spec)
-            if spec.id in before:
-                self._records.delete(self._held_table, spec.id)
+            old, by = find_served(spec.id), written_by
+            held.append(self.hold(spec, DANGEROUS_REASON, own, written_by=by, replaces=old))
         return passed, held
 
     def audit(self, listings: Mapping[str, Sequence[ToolSpec]]) -> list[Finding]:
