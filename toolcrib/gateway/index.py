@@ -24,11 +24,11 @@ from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
 from toolcrib.gateway.offers import is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, Offers
-from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.indexers.sync import is_current
 from toolcrib.indexers.writer import ListenerScope
 from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records.codec import object_of
 from toolcrib.records.definitions import provider_name
 from toolcrib.records.reports import Held, Unready
 from toolcrib.store.filters import And, Equals, Not, from_scope
@@ -263,7 +263,9 @@ class GatewayIndex:
             return
         specs = (*self._tool_specs(server, tools), *self._offer_specs(server, offers))
         if text := instructions.strip()[:MAX_SERVER_INSTRUCTIONS_CHARS]:
-            specs = (*specs, _instructions(server, text))
+            key, name = server + INSTRUCTIONS_SUFFIX, f"{server} instructions"
+            own = ToolSpec(id=key, name=name, server=server, description=text, enabled=False)
+            specs = (*specs, own)
         if self._listings.get(server) == specs:
             return
         self._listings[server] = specs
@@ -409,7 +411,8 @@ class GatewayIndex:
         for tool, item in zip(tools, tool_specs(server, "tools", list(tools), server), strict=True):
             if isinstance(item, Refusal):
                 self._report("warning", f"{server}: {item.place} is left out: {item.reason}")
-            elif _needs_a_task(tool):
+            # MCP had tasks from 2025 to 2026.
+            elif object_of(tool.get("execution")).get("taskSupport") == "required":
                 text = f"{server}: {item.name!r} is left out: it can be called as a task only"
                 self._report("warning", text)
             elif specs.setdefault(item.id, item) is not item:
@@ -489,20 +492,3 @@ class GatewayIndex:
             self._storage.records_db.delete(LISTINGS_NAMESPACE, server)
         except StoreError as error:
             self._report("warning", f"{server}: its old records cannot be removed: {error}")
-
-
-# -- instructions and tasks ---------------------------------------------------------------------
-
-
-def _instructions(server: str, text: str) -> ToolSpec:
-    """A server's instructions as a spec, for screening."""
-    name = f"{server} instructions"
-    return ToolSpec(
-        id=server + INSTRUCTIONS_SUFFIX, name=name, server=server, description=text, enabled=False
-    )
-
-
-def _needs_a_task(tool: Any) -> bool:
-    """True for a tool that can only be called as a task, which MCP had from 2025 to 2026."""
-    execution = tool.get("execution")
-    return is_object(execution) and execution.get("taskSupport") == "required"
