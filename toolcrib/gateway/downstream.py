@@ -141,55 +141,6 @@ class ClientRequest:
         await self.session.send_notification(notification, self.request_id)
 
 
-class Handshake(Middleware):
-    """Handshake: capabilities and instructions for a new client.
-
-    `instructions` makes them for a conversation, by its key. Tools, prompts and resources are
-    announced even before there are any: a server may connect later, and clients do not use
-    unannounced capabilities. FastMCP announces more, which is not served. `extensions` are for
-    clients since 2026.
-    """
-
-    def __init__(
-        self,
-        instructions: Callable[[str], Awaitable[str]],
-        extensions: dict[str, dict[str, Any]],
-    ) -> None:
-        self._instructions, self._extensions = instructions, extensions
-
-    async def on_initialize(
-        self,
-        context: MiddlewareContext[types.InitializeRequest],
-        call_next: CallNext[types.InitializeRequest, types.InitializeResult | None],
-    ) -> types.InitializeResult | None:
-        """Answer a client from before 2026."""
-        result = await call_next(context)
-        return None if result is None else await self._with_instructions(result, None)
-
-    async def on_discover(
-        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
-    ) -> Any:
-        """Answer a client since 2026."""
-        result = await call_next(context)
-        if isinstance(result, types.DiscoverResult):
-            return await self._with_instructions(result, self._extensions)
-        return result
-
-    async def _with_instructions(
-        self, result: HandshakeResult, extensions: dict[str, dict[str, Any]] | None
-    ) -> HandshakeResult:
-        served = types.ServerCapabilities(
-            tools=types.ToolsCapability(list_changed=True),
-            logging=result.capabilities.logging,
-            prompts=types.PromptsCapability(list_changed=True),
-            resources=types.ResourcesCapability(list_changed=True),
-            experimental=result.capabilities.experimental,
-            extensions=extensions,
-        )
-        instructions = await self._instructions(conversation_key(get_context()))
-        return result.model_copy(update={"capabilities": served, "instructions": instructions})
-
-
 class GrantClients:
     """Clients of one grant, who see the same `lists`; `token` is that of one client."""
 
@@ -210,19 +161,23 @@ class GrantClients:
             await self._bus.publish(event())
 
 
-class Notifications(Middleware):
-    """Notifications to clients: changes of their lists, and the gateway's own log.
+class Clients(Middleware):
+    """Clients of the gateway: their handshake, changes of their lists, and the gateway's own log.
 
-    `leave` is called with the key of an ended conversation; `lists_of` gives the lists that a key's
-    holder sees. Setting `changed` makes `follow` compare these with the previous ones.
+    `instructions` makes those of a new conversation, by its key; `leave` is called with the key of
+    an ended one. `lists_of` gives the lists that a key's holder sees. Setting `changed` makes
+    `follow` compare these with the previous ones. `extensions` are for clients since 2026.
     """
 
     def __init__(
         self,
+        instructions: Callable[[str], Awaitable[str]],
         leave: Callable[[str], Awaitable[None]],
         lists_of: Callable[[AccessToken | None], Awaitable[Mapping[str, object]]],
+        extensions: dict[str, dict[str, Any]],
     ) -> None:
         self.changed = asyncio.Event()
+        self._instructions, self._extensions = instructions, extensions
         self._leave, self._lists_of = leave, lists_of
         self._clients_by_grant: dict[Grant | None, GrantClients] = {}
         self._levels: BoundedMap[str, str] = BoundedMap(MAX_CONVERSATIONS)
@@ -239,8 +194,9 @@ class Notifications(Middleware):
         context: MiddlewareContext[types.InitializeRequest],
         call_next: CallNext[types.InitializeRequest, types.InitializeResult | None],
     ) -> types.InitializeResult | None:
-        """Register a session until it ends."""
+        """Answer a client from before 2026, and register its session until it ends."""
         result = await call_next(context)
+        answer = None if result is None else await self._with_instructions(result, None)
         client, audience = get_context(), await self._grant_clients()
         key = conversation_key(client)
         audience.sessions[key] = client.session
@@ -252,7 +208,32 @@ class Notifications(Middleware):
 
         connection = client.session._connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         connection.exit_stack.push_async_callback(unregister)
+        return answer
+
+    async def on_discover(
+        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
+    ) -> Any:
+        """Answer a client since 2026."""
+        result = await call_next(context)
+        if isinstance(result, types.DiscoverResult):
+            return await self._with_instructions(result, self._extensions)
         return result
+
+    async def _with_instructions(
+        self, result: HandshakeResult, extensions: dict[str, dict[str, Any]] | None
+    ) -> HandshakeResult:
+        # Clients do not use unannounced capabilities, and a server may connect later. FastMCP
+        # announces more, which is not served.
+        served = types.ServerCapabilities(
+            tools=types.ToolsCapability(list_changed=True),
+            logging=result.capabilities.logging,
+            prompts=types.PromptsCapability(list_changed=True),
+            resources=types.ResourcesCapability(list_changed=True),
+            experimental=result.capabilities.experimental,
+            extensions=extensions,
+        )
+        instructions = await self._instructions(conversation_key(get_context()))
+        return result.model_copy(update={"capabilities": served, "instructions": instructions})
 
     async def on_request(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]

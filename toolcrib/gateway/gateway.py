@@ -27,7 +27,7 @@ from toolcrib.gateway.activity import GatewayRecorder
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import McpFile, ServerConfig, file_stamp
-from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
+from toolcrib.gateway.downstream import Clients, Level, Reporter
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage
@@ -138,8 +138,7 @@ class Gateway:
     ) -> None:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
-        self._options = options
-        is_shared = options.is_shared
+        self._options, is_shared = options, options.is_shared
         intervals = replace(
             options.intervals,
             connect_s=chosen.connect_timeout_s,
@@ -149,14 +148,15 @@ class Gateway:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runs: dict[str, asyncio.Task[Any]] = {}
         self._is_greeted = asyncio.Event()
-        self._notifications = Notifications(self._leave, self._lists_of)
+        extensions = {SkillsExtension.identifier: dict[str, Any]()}
+        self._clients = Clients(self._instructions, self._leave, self._lists_of, extensions)
         self._store = StoreThread(storage.location, settings, self._report, options.progress)
         self.index = GatewayIndex(
             configs,
             options.scope(configs),
             storage,
             self._report,
-            self._notifications.changed.set,
+            self._clients.changed.set,
             options.progress,
         )
         self.pool = UpstreamPool(
@@ -175,7 +175,7 @@ class Gateway:
             self.pool,
             budgets,
             alternatives,
-            self._notifications.level,
+            self._clients.level,
             guidance,
             self._flow,
         )
@@ -205,9 +205,8 @@ class Gateway:
             "tools/list", ListToolsParams, partial(self._list_tools, server)
         )
         server.add_extension(SkillsExtension(self._search.skills))
-        self._notifications.join(server)
         # The handshake is innermost: no notification may precede its answer.
-        server.add_middleware(Handshake(self._instructions, {SkillsExtension.identifier: {}}))
+        self._clients.join(server)
         return server
 
     async def _list_tools(
@@ -230,7 +229,7 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._spawn(self._open())
         self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
-        self._spawn(self._notifications.follow())
+        self._spawn(self._clients.follow())
         self._spawn(self._recorder.follow_state(self.pool.intervals.poll_s))
         self._spawn(self._start_servers())
         if self._options.config is not None:
@@ -308,13 +307,13 @@ class Gateway:
         for config in (config for name, config in now.items() if before.get(name) != config):
             await self.index.add(config)
             self._start(self.pool.add(config))
-        self._notifications.changed.set()
+        self._clients.changed.set()
 
     async def close(self) -> None:
         """Close every connection, then the index; idempotent."""
         self._loop = None
         self._calls.close()
-        self._notifications.close()
+        self._clients.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -361,7 +360,7 @@ class Gateway:
         if health.state == "down":
             self.index.give_up(upstream.name)
             self._report("warning", f"{upstream.name}: down: {health.reason}; the gateway retries")
-        self._notifications.changed.set()
+        self._clients.changed.set()
 
     async def _instructions(self, key: str) -> str:
         """Instructions for a new conversation; new servers get time to answer."""
@@ -382,7 +381,7 @@ class Gateway:
         """Report to the operator and the clients; thread-safe."""
         self._options.report(level, text)
         if self._loop is not None:
-            log = partial(self._notifications.log, level, text)
+            log = partial(self._clients.log, level, text)
             self._loop.call_soon_threadsafe(lambda: self._spawn(log()))
 
 
