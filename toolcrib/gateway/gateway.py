@@ -32,13 +32,8 @@ from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage
 from toolcrib.gateway.offers import OffersProvider
-from toolcrib.gateway.search import (
-    LISTING_CAPABILITY,
-    GatewaySearch,
-    ListToolsParams,
-    UnknownTools,
-)
-from toolcrib.gateway.skills import SkillResources, SkillsExtension
+from toolcrib.gateway.search import LISTING_CAPABILITY, GatewaySearch, ListToolsParams
+from toolcrib.gateway.skills import SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, ignore_all
 from toolcrib.records import Scope, Sensitivity
@@ -194,9 +189,9 @@ class Gateway:
             version=__version__,
             auth=auth,
             lifespan=lambda _server: self.running(),
-            providers=[self._tools, SkillResources(self._search.skills), self._offers],
+            providers=[self._tools, self._search.skills, self._offers],
             transforms=[self._search],
-            middleware=[self._recorder, UnknownTools(self._search)],
+            middleware=[self._recorder, self._search],
             dereference_schemas=False,
             mask_error_details=True,
             experimental_capabilities=LISTING_CAPABILITY,

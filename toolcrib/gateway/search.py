@@ -157,10 +157,10 @@ class ListToolsParams(PaginatedRequestParams):
     filter: ListFilter | None = None
 
 
-class GatewaySearch(ToolcribSearchTransform):
+class GatewaySearch(ToolcribSearchTransform, Middleware):
     """Lists a few tools directly; of many, the search with pinned and always-active tools.
 
-    `is_idle` is set while no search runs.
+    As middleware it answers calls of unknown tools. `is_idle` is set while no search runs.
     """
 
     def __init__(
@@ -567,7 +567,7 @@ class GatewaySearch(ToolcribSearchTransform):
                 return await ctx.fastmcp.call_tool(entry.name, dict(arguments or {}))
             if not is_last and not await self.wait():
                 break
-        return await self.unknown(ctx, name)
+        return await self._unknown(ctx, name)
 
     async def wait(self, ctx: Context | None = None) -> bool:
         """Wait briefly for the index and for starting servers; False if neither is pending.
@@ -577,7 +577,20 @@ class GatewaySearch(ToolcribSearchTransform):
         settled = (each.settled for each in self._pool)
         return await self._pool.wait(ctx, [*self._ready_events(), *settled])
 
-    async def unknown(self, ctx: Context, name: str) -> ToolResult:
+    async def on_call_tool(
+        self,
+        context: MiddlewareContext[CallToolRequestParams],
+        call_next: CallNext[CallToolRequestParams, ToolResult],
+    ) -> ToolResult:
+        """Retry the call of an unknown tool once all servers are connected; then answer it."""
+        with suppress(NotFoundError):
+            return await call_next(context)
+        if await self.wait():
+            with suppress(NotFoundError):
+                return await call_next(context)
+        return await self._unknown(get_context(), context.message.name)
+
+    async def _unknown(self, ctx: Context, name: str) -> ToolResult:
         """Answer a call of a tool that does not exist, not for this caller, or not yet.
 
         A tool's own name is unknown too, if several servers have such a tool.
@@ -633,23 +646,3 @@ def _with_note(tool: Tool, lead: str, about: str) -> Tool:
     if not about:
         return tool
     return tool.model_copy(update={"description": f"{tool.description}\n\n{lead}: {about}."})
-
-
-class UnknownTools(Middleware):
-    """Middleware that answers a call of an unknown tool with similar names."""
-
-    def __init__(self, search: GatewaySearch) -> None:
-        self._search = search
-
-    async def on_call_tool(
-        self,
-        context: MiddlewareContext[CallToolRequestParams],
-        call_next: CallNext[CallToolRequestParams, ToolResult],
-    ) -> ToolResult:
-        """Retry once all servers are connected; then answer with similar names in scope."""
-        with suppress(NotFoundError):
-            return await call_next(context)
-        if await self._search.wait():
-            with suppress(NotFoundError):
-                return await call_next(context)
-        return await self._search.unknown(get_context(), context.message.name)

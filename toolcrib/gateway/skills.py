@@ -140,10 +140,14 @@ def _file(uri: str, content: bytes) -> dict[str, Any]:
     return {"uri": uri, "digest": file_digest(content), "size": len(content)}
 
 
-class GatewaySkills:
-    """Skills of an index, within the scope of each caller."""
+class GatewaySkills(Provider):
+    """Skills of an index, within the scope of each caller.
+
+    For FastMCP it provides their files as resources; the list has each skill's `SKILL.md`.
+    """
 
     def __init__(self, index: GatewayIndex) -> None:
+        super().__init__()
         self._index, self._skills = index, ToolCatalog()
         self._published_skills: dict[str, PublishedSkill] = {}
         self._tools: dict[str, Tool] = {
@@ -179,6 +183,15 @@ class GatewaySkills:
         """Skills of a key's holder that the extension lists, by URI."""
         here = (self._published_skills.get(each.spec.id) for each in self._within_scope(token))
         return {each.entry.uri: each for each in here if each is not None}
+
+    async def _list_resources(self) -> Sequence[Resource]:
+        here = self.published_by_uri(get_access_token())
+        return [each.resource(uri) for uri, each in here.items()]
+
+    async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
+        del version
+        here = self.published_by_uri(get_access_token()).values()
+        return next((each.resource(uri) for each in here if uri in each.texts), None)
 
     def _within_scope(self, token: AccessToken | None) -> tuple[CatalogEntry, ...]:
         return self._skills.within(self._scope_of(token))
@@ -261,20 +274,3 @@ class SkillsExtension(ServerExtension):
         if params.uri not in here:
             raise MCPError(INVALID_PARAMS, f"No skill is served at {params.uri[:MAX_URI_CHARS]}")
         return GetSkillResult(skill=here[params.uri].entry)
-
-
-class SkillResources(Provider):
-    """Provider of the files of skills for FastMCP; the list has each skill's `SKILL.md`."""
-
-    def __init__(self, skills: GatewaySkills) -> None:
-        super().__init__()
-        self._skills = skills
-
-    async def _list_resources(self) -> Sequence[Resource]:
-        here = self._skills.published_by_uri(get_access_token())
-        return [each.resource(uri) for uri, each in here.items()]
-
-    async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
-        del version
-        here = self._skills.published_by_uri(get_access_token()).values()
-        return next((each.resource(uri) for each in here if uri in each.texts), None)
