@@ -108,6 +108,16 @@ async def test_a_page_in_a_browser_cannot_reach_it_under_another_name(anyones):
     assert (rebound.status_code, crossed.status_code, own.status_code) == (421, 403, 200)
 
 
+async def test_a_call_without_a_name_is_an_error_of_its_parameters(anyones):
+    nameless = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"arguments": {}}}
+    async with httpx2.AsyncClient(headers=ACCEPTED) as anyone:
+        hello = await anyone.post(anyones, json=HELLO)
+        session = {"Mcp-Session-Id": hello.headers["mcp-session-id"]}
+        answer = await anyone.post(anyones, json=nameless, headers=session)
+
+    assert '"code":-32602' in answer.text
+
+
 async def test_it_says_that_it_is_alive_and_how_it_goes(anyones):
     root = anyones.removesuffix("/mcp")
     async with Client(anyones) as client:

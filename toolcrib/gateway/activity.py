@@ -215,7 +215,7 @@ class OperationMetrics(Middleware):
             return await call_next(context)
         method, operation, tool = context.method or OTHER_LABEL, "", ""
         if method == TOOL_CALL_METHOD:
-            name = context.message.name
+            name = getattr(context.message, "name", "")  # Malformed parameters are a dictionary.
             operation, tool = EXECUTE_TOOL, name if name in RESERVED_NAMES else OTHER_LABEL
 
         def observe(took_s: float, error_type: str) -> None:
