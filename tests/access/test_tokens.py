@@ -13,7 +13,7 @@ import pytest
 from tests.access.issuer import AUDIENCE, Issuer, issuing, new_keys
 from toolcrib.access import tokens as tokens_module
 from toolcrib.access.keys import Grant, KeyRing
-from toolcrib.access.tokens import IssuedTokens, callers_of
+from toolcrib.access.tokens import KeysAndTokens, callers_of
 from toolcrib.errors import (
     ForbiddenError,
     ServiceUnavailableError,
@@ -38,7 +38,7 @@ def issuer(running: Issuer):
 
 @pytest.fixture
 def verifier(issuer):
-    return IssuedTokens(TokenSettings.model_validate(issuer.settings()))
+    return KeysAndTokens(KeyRing(None), TokenSettings.model_validate(issuer.settings()))
 
 
 def _base64(content: bytes) -> str:
@@ -83,7 +83,9 @@ def test_a_token_that_has_ended_does_not_hold(issuer, verifier):
 
 def test_a_token_of_another_issuer_costs_no_look_up(issuer, verifier):
     before = issuer.reads
-    elsewhere = IssuedTokens(TokenSettings.model_validate(issuer.settings(issuer="https://a.b")))
+    elsewhere = KeysAndTokens(
+        KeyRing(None), TokenSettings.model_validate(issuer.settings(issuer="https://a.b"))
+    )
     with pytest.raises(UnauthenticatedError, match="another issuer"):
         elsewhere.verify(issuer.token("tools.read"))
     for text in ("", "x", "a.b.c", "tc_1"):
@@ -122,9 +124,9 @@ def test_an_issuer_that_does_not_answer_is_unavailable_and_not_asked_at_each_req
     token = issuer.token("tools.read")
     chosen = issuer.settings(jwks_url="http://127.0.0.1:9/jwks")
     with pytest.raises(ServiceUnavailableError, match="keys of the issuer"):
-        IssuedTokens(TokenSettings.model_validate(chosen)).verify(token)
+        KeysAndTokens(KeyRing(None), TokenSettings.model_validate(chosen)).verify(token)
 
-    wrong = IssuedTokens(TokenSettings.model_validate(issuer.settings()))
+    wrong = KeysAndTokens(KeyRing(None), TokenSettings.model_validate(issuer.settings()))
     issuer.url, url = f"{issuer.url}/", issuer.url
     try:
         with pytest.raises(ServiceUnavailableError, match="not its metadata"):
@@ -149,4 +151,4 @@ def test_keys_hold_beside_tokens(issuer, tmp_path):
 def test_a_grant_that_is_none_is_named(issuer):
     wrong = issuer.settings(scopes={"tools.read": {"access": "all"}})
     with pytest.raises(SettingsError, match=r"tokens\.scopes\.tools\.read.*access"):
-        IssuedTokens(TokenSettings.model_validate(wrong))
+        KeysAndTokens(KeyRing(None), TokenSettings.model_validate(wrong))

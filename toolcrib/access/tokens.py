@@ -44,11 +44,11 @@ MAX_CALLER_NAME_CHARS = 100
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
-class IssuedTokens:
-    """Verifier of one issuer's tokens; a token's scopes decide its grant. Thread-safe."""
+class KeysAndTokens:
+    """Verifier of keys, and of one issuer's tokens, whose scopes decide the grant. Thread-safe."""
 
-    def __init__(self, settings: TokenSettings) -> None:
-        self.settings = settings
+    def __init__(self, ring: KeyRing, settings: TokenSettings) -> None:
+        self._ring, self.settings = ring, settings
         self._jwt: Any = import_extra("jwt", "tokens", "service")
         self._grants = _grants(settings.scopes)
         self._lock = threading.Lock()
@@ -56,13 +56,17 @@ class IssuedTokens:
         self._retry_at = 0.0
 
     def verify(self, text: str) -> Caller:
-        """Caller of a token.
+        """Caller of a key or a token.
 
         Raises:
-            UnauthenticatedError: the issuer, audience or signature is wrong, or the token expired.
+            UnauthenticatedError: the issuer, audience or signature is wrong, or the token expired;
+                or the key is wrong.
             ForbiddenError: no scope of the token has a grant.
             ServiceUnavailableError: the issuer's keys cannot be read.
+            StoreError: keys cannot be read.
         """
+        if KEY_TEXT.fullmatch(text):
+            return self._ring.verify(text)
         claims = self._claims(text)
         held = {scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name))}
         grant = next((grant for scope, grant in self._grants.items() if scope in held), None)
@@ -150,23 +154,6 @@ class IssuedTokens:
         }
 
 
-class KeysAndTokens:
-    """Verifier of keys, and of an issuer's tokens."""
-
-    def __init__(self, ring: KeyRing, tokens: IssuedTokens) -> None:
-        self._ring, self.tokens = ring, tokens
-
-    def verify(self, text: str) -> Caller:
-        """Caller of a key or a token.
-
-        Raises:
-            ServiceError: as the verifier of keys, or of tokens.
-            StoreError: keys cannot be read.
-        """
-        is_key = KEY_TEXT.fullmatch(text) is not None
-        return self._ring.verify(text) if is_key else self.tokens.verify(text)
-
-
 def callers_of(ring: KeyRing, settings: TokenSettings | None) -> KeyRing | KeysAndTokens:
     """Verifier of keys, and of tokens if the settings name an issuer.
 
@@ -174,7 +161,7 @@ def callers_of(ring: KeyRing, settings: TokenSettings | None) -> KeyRing | KeysA
         SettingsError: a scope's grant is invalid.
         MissingExtraError: the package for tokens is missing.
     """
-    return ring if settings is None else KeysAndTokens(ring, IssuedTokens(settings))
+    return ring if settings is None else KeysAndTokens(ring, settings)
 
 
 def _grants(scopes: Mapping[str, Mapping[str, Any]]) -> dict[str, Grant]:

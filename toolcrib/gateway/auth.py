@@ -68,7 +68,7 @@ class KeyVerifier(TokenVerifier):
         super().__init__()
         self._profiles = profiles or {}
         self._ring, self._callers = ring, callers or ring
-        self._tokens = callers.tokens if isinstance(callers, KeysAndTokens) else None
+        self._tokens = callers if isinstance(callers, KeysAndTokens) else None
         self._requires_keys = self._tokens is not None
         self._anyone = secrets.token_urlsafe()
 

@@ -138,16 +138,16 @@ def _docs_page() -> str:
 
 def _token_metadata(callers: Callers) -> list[Route]:
     """Route of the metadata that lead clients to the issuer of tokens, if there is one."""
-    if not isinstance(callers, KeysAndTokens) or callers.tokens.resource is None:
+    if not isinstance(callers, KeysAndTokens) or callers.resource is None:
         return []
-    content = to_json(callers.tokens.metadata())
+    content = to_json(callers.metadata())
 
     async def metadata(_request: Request) -> Response:
         # Allow clients in a browser, which have another origin.
         headers = {"Access-Control-Allow-Origin": "*"}
         return Response(content, media_type=JSON, headers=headers)
 
-    return [Route(callers.tokens.metadata_path, metadata)]
+    return [Route(callers.metadata_path, metadata)]
 
 
 def _console() -> list[Route]:

@@ -62,7 +62,7 @@ class Authenticator:
         )
         self._running: dict[bytes, asyncio.Task[Caller]] = {}
         self._is_open = isinstance(callers, Anyone)
-        self.challenge = callers.tokens.challenge() if isinstance(callers, KeysAndTokens) else ""
+        self.challenge = callers.challenge() if isinstance(callers, KeysAndTokens) else ""
 
     def require_local(self, scope: Mapping[str, Any]) -> None:
         """Refuse requests that a foreign web page sends by a browser, also by DNS rebinding."""
