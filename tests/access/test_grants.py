@@ -76,7 +76,7 @@ def test_a_grant_is_a_scope_and_the_right_to_write():
     )
     caller = Caller("k1", "ann", grant)
     assert caller.may_write
-    assert caller.scope() == Scope(
+    assert caller.grant.scope() == Scope(
         servers=frozenset({"mail"}),
         tags=frozenset({"safe"}),
         collections=frozenset({"handbook"}),
@@ -88,7 +88,7 @@ def test_a_grant_is_a_scope_and_the_right_to_write():
 def test_a_grant_that_says_nothing_reads_the_default_namespace():
     caller = Caller("k1", "ann", Grant())
     assert not caller.may_write
-    assert caller.scope() == Scope()
+    assert caller.grant.scope() == Scope()
     assert caller.namespace(None) == "default"
     with pytest.raises(ForbiddenError):
         caller.namespace("acme")

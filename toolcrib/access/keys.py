@@ -89,7 +89,7 @@ class Grant(FrozenModel):
         return self
 
     def scope(self) -> Scope:
-        """Scope of tools and collections that a key allows."""
+        """Scope of tools and collections that a key allows; a filter inside every leg."""
         return Scope(
             servers=self.servers,
             tags=self.tags,
@@ -105,10 +105,6 @@ class Caller:
     key_id: str
     name: str
     grant: Grant
-
-    def scope(self) -> Scope:
-        """Scope of the grant; a filter inside every leg."""
-        return self.grant.scope()
 
     @property
     def may_write(self) -> bool:

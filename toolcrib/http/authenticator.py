@@ -58,7 +58,7 @@ class Authenticator:
         self._callers = callers
         self._workers = workers
         self._known: BoundedMap[bytes, tuple[float, Caller]] = BoundedMap(
-            MAX_CALLERS_BYTES, lambda _, known: KEY_BYTES + known[1].scope().bytes
+            MAX_CALLERS_BYTES, lambda _, known: KEY_BYTES + known[1].grant.scope().bytes
         )
         self._running: dict[bytes, asyncio.Task[Caller]] = {}
         self._is_open = isinstance(callers, Anyone)

@@ -90,7 +90,7 @@ class RequestContext(RequestSummary):
 
     def scope(self, requested: Scope | None = None) -> Scope:
         """Caller's scope, narrowed to the requested one."""
-        return intersection(self.caller.scope(), requested)
+        return intersection(self.caller.grant.scope(), requested)
 
     def quarantine(self) -> Quarantine:
         """Quarantine of the namespace."""
