@@ -201,11 +201,8 @@ def _with_vocabulary(text: str, words: Mapping[str, str]) -> str:
 
 
 def _choice(choice: str) -> str:
-    return _BETWEEN.join(_word(word) for word in choice.split())
-
-
-def _word(word: str) -> str:
-    return r"\w{0,40}".join(re.escape(part) for part in word.split("*"))
+    words = (map(re.escape, word.split("*")) for word in choice.split())
+    return _BETWEEN.join(r"\w{0,40}".join(parts) for parts in words)
 
 
 def _needle(choice: str) -> str:
