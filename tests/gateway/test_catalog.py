@@ -75,7 +75,7 @@ def test_a_tool_is_known_by_its_id_and_by_its_own_name_where_only_one_has_it():
 
 def test_the_tools_of_one_server_are_replaced_and_the_others_are_the_same():
     before = ToolCatalog([tool("post", "send"), tool("fax", "dial")])
-    after = before.with_listings({"fax": [tool("fax", "hang")]})
+    after = before.with_listing("fax", [tool("fax", "hang")])
 
     assert [entry.spec.id for entry in after] == ["fax/hang", "post/send"]
     assert after.get("post/send") is before.get("post/send")

@@ -69,7 +69,12 @@ class ToolCatalog:
         self, specs: Iterable[ToolSpec] = (), known: Mapping[str, CatalogEntry] | None = None
     ) -> None:
         enabled = sorted((spec for spec in specs if spec.enabled), key=lambda spec: spec.id)
-        self._entries = {spec.id: _entry(spec, known or {}) for spec in enabled}
+        self._entries: dict[str, CatalogEntry] = {}
+        for spec in enabled:
+            last = (known or {}).get(spec.id)
+            if last is None or last.spec != spec:
+                last = CatalogEntry(provider_name(spec), spec, tool_payload(spec))
+            self._entries[spec.id] = last
         self._by_name = by_unique_name(self, lambda entry: entry.name)
         self._of_scopes: BoundedMap[Scope, tuple[CatalogEntry, ...]] = BoundedMap(
             MAX_SCOPE_TOOLS_BYTES, lambda scope, tools: scope.bytes + 8 * len(tools)
@@ -115,11 +120,10 @@ class ToolCatalog:
             self._entries,
         )
 
-    def with_listings(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
-        """Copy with new tools of some servers."""
-        others = [entry.spec for entry in self if entry.spec.server not in listings]
-        new = (spec for specs in listings.values() for spec in specs)
-        return ToolCatalog([*others, *new], self._entries)
+    def with_listing(self, server: str, specs: Iterable[ToolSpec]) -> ToolCatalog:
+        """Copy with new tools of a server."""
+        others = [entry.spec for entry in self if entry.spec.server != server]
+        return ToolCatalog([*others, *specs], self._entries)
 
 
 def by_unique_name(
@@ -139,14 +143,6 @@ def find_by_words(entries: Sequence[CatalogEntry], text: str) -> list[CatalogEnt
     scores = [fsum(weights[term] for term in weights.keys() & each) for each in terms]
     order = sorted(range(len(entries)), key=lambda place: (-scores[place], entries[place].name))
     return [entries[place] for place in order if scores[place]]
-
-
-def _entry(spec: ToolSpec, known: Mapping[str, CatalogEntry]) -> CatalogEntry:
-    """Entry of a tool; the known entry for an unchanged tool."""
-    last = known.get(spec.id)
-    if last is not None and last.spec == spec:
-        return last
-    return CatalogEntry(provider_name(spec), spec, tool_payload(spec))
 
 
 # -- tools for FastMCP ---------------------------------------------------------------------------

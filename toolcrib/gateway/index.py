@@ -307,8 +307,8 @@ class GatewayIndex:
 
     async def _offer(self, server: str, screened: Screening, served: Sequence[ToolSpec]) -> None:
         """Replace what a server serves."""
-        catalog = await self.work(self.catalog.with_listings, {server: filter(is_tool, served)})
-        offers = await self.work(self.offers.with_listings, {server: filterfalse(is_tool, served)})
+        catalog = await self.work(self.catalog.with_listing, server, filter(is_tool, served))
+        offers = await self.work(self.offers.with_listing, server, filterfalse(is_tool, served))
         # Replace both together: a template's quarantined resources must block reads at once.
         self.catalog, self.offers = catalog, offers
         self._screenings = {**self._screenings, server: screened}
