@@ -84,14 +84,11 @@ class GatewayRecorder(Middleware):
             # Waiting calls are recorded at their end, and server tools instead of call tools.
             is_over = not isinstance(result, InputRequiredToolResult)
             if self._is_on and is_over and not (is_calling and inner):
-                self._record(get_context().session, name, _call_outcome(result, began), arguments)
+                outcome = _call_outcome(result, began)
+                self._record(get_context().session, name, arguments, **outcome)
 
     def _record(
-        self,
-        session: ServerSession,
-        name: str,
-        about: Mapping[str, Any],
-        arguments: Mapping[str, Any] | None = None,
+        self, session: ServerSession, name: str, arguments: Mapping[str, Any], **about: Any
     ) -> None:
         entry, token = self._index.catalog.find(name), get_access_token()
         client = session.client_params and session.client_params.client_info
@@ -103,7 +100,7 @@ class GatewayRecorder(Middleware):
                 server=entry.spec.server if entry else "",
                 tool=entry.spec.id if entry else name[:MAX_UNKNOWN_NAME_CHARS],
                 by=(token and token.client_id) or None,
-                arguments=redacted_arguments(arguments or {}) if self._keeps_arguments else None,
+                arguments=redacted_arguments(arguments) if self._keeps_arguments else None,
                 **about,
             )
         )
@@ -122,7 +119,7 @@ class GatewayRecorder(Middleware):
             for tool in own
         )
         about = {"outcome": "success", "took_ms": 0.0, "saved": dict(saved), "kind": "list"}
-        self._record(session, "tools/list", about)
+        self._record(session, "tools/list", {}, **about)
 
     def _saved_tokens(self, left_out: Sequence[CatalogEntry]) -> Counter[str]:
         saved = Counter[str]()

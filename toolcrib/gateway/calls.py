@@ -303,11 +303,9 @@ class CallRunner:
         return await self._finish(called)
 
     def _not_called(self, entry: CatalogEntry) -> str:
-        server = entry.spec.server
-        state, login = self._pool[server].health.in_words, self._pool.login(server)
-        text = (
-            f"The server {server!r} {state or STATE_TEXTS['down']}, so {entry.name} was not called."
-        )
+        server, login = entry.spec.server, self._pool.login(entry.spec.server)
+        state = self._pool[server].health.in_words or STATE_TEXTS["down"]
+        text = f"The server {server!r} {state}, so {entry.name} was not called."
         return f"{text} The user can log in: `{login}`." if login else text
 
     async def _finish(self, call: _Call) -> ToolResult:
@@ -378,11 +376,9 @@ def _failure_text(call: _Call, error: Exception) -> str:
     if isinstance(error, DeadlineError):
         return f"{entry.name}: {error}. The call was cancelled, but may have taken effect."
     if call.connection.ended.is_set():
-        end = (
-            "was stopped after a change of its configuration"
-            if call.upstream.is_removed
-            else "died"
-        )
+        end = "died"
+        if call.upstream.is_removed:
+            end = "was stopped after a change of its configuration"
         during = f"during the call of {entry.name}, which may have taken effect."
         return f"The server {server!r} {end} {during}"
     if isinstance(error, MCPError):
