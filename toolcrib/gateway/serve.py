@@ -262,11 +262,7 @@ NO_STORE = {"Cache-Control": "no-store"}
 
 
 def _add_monitoring(gateway: Gateway) -> None:
-    """Serve `/healthz` and `/metrics` beside a gateway's own address, without a key.
-
-    Raises:
-        MissingExtraError: a package of the extra `gateway` is missing.
-    """
+    """Serve `/healthz` and `/metrics` beside a gateway's own address, without a key."""
     metrics = MetricsRegistry("the gateway's metrics", "gateway")
     index, pool = gateway.index, gateway.pool
     for name, says, count in (

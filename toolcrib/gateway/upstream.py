@@ -443,11 +443,7 @@ class UpstreamPool:
 
 
 async def _list_offers(connection: UpstreamConnection, timeout_s: float) -> Offers:
-    """List prompts and resources; a kind that fails is omitted.
-
-    Raises:
-        MCPError, ServiceUnavailableError: the connection is over.
-    """
+    """List prompts and resources; a kind that fails is omitted, unless the connection is over."""
     session, server = connection.session, connection.session.server_capabilities
     offers: Offers = {}
     has_prompts, has_resources = server and server.prompts, server and server.resources
