@@ -546,38 +546,34 @@ class _IncomingStream(Tap):
 class StderrTail:
     """File for a process's stderr that keeps only the end, which explains a crash.
 
-    A context manager in an event loop. Reads the pipe at once, because a server may write for
-    months; `by_thread` if event loops cannot read pipes.
+    A context manager in an event loop, with a `file` for the process. Reads the pipe at once,
+    because a server may write for months; `by_thread` if event loops cannot read pipes.
     """
+
+    file: TextIO
 
     def __init__(self, *, by_thread: bool = sys.platform == "win32") -> None:
         self._tail, self._by_thread = b"", by_thread
-        self._ends: tuple[int, TextIO] | None = None
+        self._reading: int | None = None
 
     def __enter__(self) -> Self:
         reading, writing = os.pipe()
-        self._ends = reading, os.fdopen(writing, "w", encoding="utf-8")
+        self.file = os.fdopen(writing, "w", encoding="utf-8")
         if self._by_thread:
             Thread(target=self._read_to_end, args=(reading,), daemon=True).start()
         else:
             os.set_blocking(reading, False)
             asyncio.get_running_loop().add_reader(reading, self._read_pipe)
+            self._reading = reading
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        assert self._ends is not None
         self._read_pipe()
-        (reading, writing), self._ends = self._ends, None
-        writing.close()
-        if not self._by_thread:
-            asyncio.get_running_loop().remove_reader(reading)
-            os.close(reading)
-
-    @property
-    def file(self) -> TextIO:
-        """File for starting a process."""
-        assert self._ends is not None
-        return self._ends[1]
+        self.file.close()
+        if self._reading is not None:
+            asyncio.get_running_loop().remove_reader(self._reading)
+            os.close(self._reading)
+            self._reading = None
 
     @property
     def line(self) -> str:
@@ -588,9 +584,9 @@ class StderrTail:
         return " ".join(without_secrets(last).split())[:MAX_QUOTE_CHARS]
 
     def _read_pipe(self) -> None:
-        if self._ends is not None and not self._by_thread:
+        if self._reading is not None:
             with suppress(BlockingIOError):
-                self._read(self._ends[0])
+                self._read(self._reading)
 
     def _read_to_end(self, reading: int) -> None:
         self._read(reading)
