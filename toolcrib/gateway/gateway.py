@@ -346,7 +346,7 @@ class Gateway:
         def lists() -> dict[str, object]:
             skills, offers = self._search.skills.published_by_uri(token), self._offers.lists(token)
             offers["resources"] = list(skills), offers["resources"]
-            return {**offers, "tools": self._search.tool_list(tools, token)}
+            return {**offers, "tools": self._search.listing(tools, token)}
 
         return await self.index.work(lists)
 

@@ -268,9 +268,10 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
     async def transform_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         """Tools that a client sees; FastMCP checks keys after this."""
         offered = [each for each in tools if isinstance(each, GatewayTool)]
-        return self._listing(offered, get_access_token())
+        return self.listing(offered, get_access_token())
 
-    def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
+    def listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
+        """Tools that a key's holder sees."""
         scope, settings = self._tools.scope_of(token), self._settings_of(token)
         where = from_scope(scope)
         inside = (tool for tool in tools if tool.entry.fits(where))
@@ -292,12 +293,6 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
         described = [describing] if self._form == "signature" else []
         return [*pinned, *active, search, *described, *calling, *others]
 
-    def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
-        """Content of the list that a key's holder sees, for comparison with later content."""
-        return [
-            (tool.entry if isinstance(tool, GatewayTool) else tool.name, tool.description)
-            for tool in self._listing(tools, token)
-        ]
 
     async def get_tool(
         self, name: str, call_next: GetToolNext, *, version: VersionSpec | None = None
