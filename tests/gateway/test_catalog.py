@@ -101,7 +101,9 @@ def provider(note: str = "", **fields):
     """A provider of one tool, and what it is of."""
     now = {"note": note}
     catalog = ToolCatalog([tool("post", "echo", **fields)])
-    index = SimpleNamespace(catalog=catalog, scope=Scope(), scope_of=lambda _: Scope())
+    index = SimpleNamespace(
+        catalog=catalog, scope=Scope(), grants=lambda _token: lambda _entry: True
+    )
 
     async def never(*_given):
         raise AssertionError

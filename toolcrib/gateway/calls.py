@@ -21,7 +21,7 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import DeadlineError, ForbiddenError, ServiceError, ToolcribError
-from toolcrib.gateway.auth import has_tool, profile_of
+from toolcrib.gateway.auth import profile_of
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
@@ -148,8 +148,9 @@ class Alternatives:
             k=MAX_ALTERNATIVES,
             likeness=tools.settings.recovery.likeness,
         )
-        entries = (self._index.catalog.get(hit.id) for hit in found if has_tool(token, hit.id))
-        return [entry for entry in entries if entry is not None]
+        entries = (self._index.catalog.get(hit.id) for hit in found)
+        is_granted = self._index.grants(token)
+        return [entry for entry in entries if entry is not None and is_granted(entry)]
 
     async def names(self, name: str, goal: str, key: str) -> list[str]:
         """Names of offered tools to try instead of a tool, in the conversation of a key.

@@ -18,14 +18,12 @@ from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.providers import Provider
 from fastmcp.tools.base import Tool, ToolResult
-from fastmcp.utilities.authorization import AuthContext
 from fastmcp.utilities.versions import VersionSpec
 from mcp.types import Tool as McpTool
 from mcp.types import ToolAnnotations
 from pydantic import Field, InstanceOf, PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
-from toolcrib.gateway.auth import has_tool
 from toolcrib.integrations.formats import provider_meta
 from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import Scope, ToolSpec
@@ -167,17 +165,12 @@ class GatewayTool(Tool):
         cls,
         entry: CatalogEntry,
         note: str,
-        scope_of: Callable[[AccessToken | None], Scope],
+        grants: Callable[[AccessToken | None], Callable[[CatalogEntry], bool]],
         run: Run,
     ) -> GatewayTool:
-        """Tool for callers whose scope includes it."""
+        """Tool for callers whose key `grants` it."""
         spec, title = entry.spec, entry.spec.annotations.get("title")
         schema, about = fit_definition(spec.input_schema, spec.description)
-
-        def is_granted(context: AuthContext) -> bool:
-            is_in_scope = entry.fits(from_scope(scope_of(context.token)))
-            return is_in_scope and has_tool(context.token, entry.spec.id)
-
         tool = cls(
             entry=entry,
             note=note,
@@ -188,7 +181,7 @@ class GatewayTool(Tool):
             output_schema=spec.output_schema or None,
             tags=set(spec.tags),
             meta=provider_meta(spec) or None,
-            auth=is_granted,
+            auth=lambda context: grants(context.token)(entry),
         )
         # Invalid hints are omitted.
         with suppress(ValidationError):
@@ -239,7 +232,7 @@ class CatalogProvider(Provider):
         known = self._gateway_tools.get(entry.spec.id)
         if known is not None and known.entry is entry and known.note == note:
             return known
-        return GatewayTool.of(entry, note, self._index.scope_of, self._run)
+        return GatewayTool.of(entry, note, self._index.grants, self._run)
 
 
 # -- summary for a model -----------------------------------------------------------------------

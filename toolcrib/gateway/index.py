@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import filterfalse
 from typing import Any, TypeVar
@@ -133,6 +133,11 @@ class GatewayIndex:
         """Scope of a key's holder."""
         return granted_scope(token, self.scope)
 
+    def grants(self, token: AccessToken | None) -> Callable[[CatalogEntry], bool]:
+        """Function that is true for a tool that a key's holder may find and call."""
+        where = from_scope(self.scope_of(token))
+        return lambda entry: entry.fits(where) and has_tool(token, entry.spec.id)
+
     @property
     def crib(self) -> Crib:
         """Crib of the index; available once `is_open` is set."""
@@ -153,8 +158,9 @@ class GatewayIndex:
 
     def unready(self, name: str, token: AccessToken | None) -> Unready:
         """Reason why a tool that is not offered cannot be called, for the holder of a key."""
-        for entry, reason in self._within_scope(self._not_offered.get(name, ()), token):
-            if self.catalog.get(entry.spec.id) is None:
+        is_granted = self.grants(token)
+        for entry, reason in self._not_offered.get(name, ()):
+            if is_granted(entry) and self.catalog.get(entry.spec.id) is None:
                 return reason
         return "unknown"
 
@@ -165,8 +171,8 @@ class GatewayIndex:
         """
         words = frozenset(map(str.lower, LETTERS_OR_DIGITS.findall(text)))
         every = (pair for pairs in self._not_offered.values() for pair in pairs)
-        quarantined = (pair for pair in every if pair[1] == "quarantined")
-        held = (entry for entry, _ in self._within_scope(quarantined, token))
+        quarantined = (entry for entry, reason in every if reason == "quarantined")
+        held = filter(self.grants(token), quarantined)
         missed = (entry for entry in held if name_words(entry.spec.name) & words)
         hostile = {
             each.spec.id
@@ -175,15 +181,6 @@ class GatewayIndex:
         }
         shown = (each for each in missed if is_tool(each.spec) and each.spec.id not in hostile)
         return sorted({each.name for each in shown})
-
-    def _within_scope(
-        self, withheld: Iterable[tuple[CatalogEntry, Unready]], token: AccessToken | None
-    ) -> Iterator[tuple[CatalogEntry, Unready]]:
-        """Tools that the holder of a key could find if they were offered."""
-        where = from_scope(self.scope_of(token))
-        for entry, reason in withheld:
-            if entry.fits(where) and has_tool(token, entry.spec.id):
-                yield entry, reason
 
     def _unoffered_tools(self) -> dict[str, list[tuple[CatalogEntry, Unready]]]:
         """Tools that are not offered, by id and by name, each with a reason."""

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, did_you_mean, nearest
-from toolcrib.gateway.auth import has_tool, profile_of
+from toolcrib.gateway.auth import profile_of
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import (
     CALL_TOOLS,
@@ -69,7 +69,7 @@ from toolcrib.records.tools import default_id
 from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.base import point_id
-from toolcrib.store.filters import And, HasId, Not, from_scope
+from toolcrib.store.filters import And, HasId, Not
 
 SEARCH_INSTRUCTIONS = (
     "Tools of several servers. Where you do not see the one that you need, call find_tools with "
@@ -273,9 +273,8 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
     def listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
         """Tools that a key's holder sees."""
         scope, settings = self._tools.scope_of(token), self._settings_of(token)
-        where = from_scope(scope)
-        inside = (tool for tool in tools if tool.entry.fits(where))
-        offered = [tool for tool in inside if has_tool(token, tool.entry.spec.id)]
+        is_granted = self._tools.grants(token)
+        offered = [tool for tool in tools if is_granted(tool.entry)]
         knowledge = self._knowledge_tool(scope)
         others = [*([] if knowledge is None else [knowledge]), *self.skills.tools(token)]
         is_complete = all(
@@ -292,7 +291,6 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
         describing, *calling = self._own.values()
         described = [describing] if self._form == "signature" else []
         return [*pinned, *active, search, *described, *calling, *others]
-
 
     async def get_tool(
         self, name: str, call_next: GetToolNext, *, version: VersionSpec | None = None
