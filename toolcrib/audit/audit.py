@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from toolcrib.audit.characters import hidden_signs, is_suspect, skeleton, visible
+from toolcrib.audit.characters import SUSPECT, hidden_signs, skeleton, visible
 from toolcrib.audit.classifier import (
     AUDITED_KINDS,
     StatementKind,
@@ -65,7 +65,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
     )
     # Nearly all tools return here; the rest examines unusual texts.
     everything = SEPARATOR.join(text.text.replace(SEPARATOR, "\x01") for text in texts)
-    if is_suspect(everything):
+    if SUSPECT.search(everything):
         found += ((t, sign) for t in texts for sign in hidden_signs(t.text, is_name=t.is_name))
     if may_be_encoded(everything):
         order = any(sign.rule == DECODE_RUN and sign.group for _, sign in found)

@@ -237,7 +237,7 @@ _MIN_ODD_BLANKS = 40
 
 _MAX_TEXT_BEHIND_CHARS = 200
 
-_SUSPECT = re.compile(r"[^\x00\x09\x0a\x0d\x20-\x7e]|[^\S\x1c-\x1f]{40,}|\n[\r\n]{29,}")
+SUSPECT = re.compile(r"[^\x00\x09\x0a\x0d\x20-\x7e]|[^\S\x1c-\x1f]{40,}|\n[\r\n]{29,}")
 """Pattern that matches in every text with hidden characters."""
 
 _BLANK_RUN = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){30,}")
@@ -252,11 +252,6 @@ _ERASING_RUN = re.compile(r"\x08{3,}|\x7f{3,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9a\x9c-\x9f]")
 _ANNOTATION_MARK = re.compile("[\ufff9-\ufffb]")
 _PRIVATE_USE_RUN = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]+")
-
-
-def is_suspect(text: str) -> bool:
-    """True if texts, which may be joined by separators, have characters to examine."""
-    return _SUSPECT.search(text) is not None
 
 
 def hidden_signs(text: str, *, is_name: bool) -> Iterator[Sign]:

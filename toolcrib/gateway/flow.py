@@ -32,7 +32,6 @@ MAX_SHOWN_CHARS = 400
 MAX_SPELLING_CHARS = 12
 """Length of a hidden character that is spelled out, at most."""
 
-_NO_FIELDS: dict[str, Any] = {"type": "object", "properties": {}}
 
 _VERBS_AND_NOUNS = {
     "read": "browse crawl describe download execute export fetch find get list load lookup open "
@@ -144,7 +143,8 @@ class FlowPolicy:
         self._traits[key] = brought | (self._traits.get(key) or {})
 
     async def _ask(self, call: PendingCall, question: str, why: str) -> None:
-        params = ElicitRequestFormParams(message=question, requested_schema=_NO_FIELDS)
+        no_fields: dict[str, Any] = {"type": "object", "properties": {}}
+        params = ElicitRequestFormParams(message=question, requested_schema=no_fields)
         answer = await call.answer(ElicitRequest(params=params))
         if not isinstance(answer, ElicitResult):
             raise ForbiddenError(f"The call was not made: {why}. No user could be asked.")
