@@ -46,7 +46,7 @@ MAX_CACHED_TOKEN_COUNTS = 20_000
 """Tools whose number of tokens is cached."""
 
 _NESTED_CALLS: ContextVar[list[str]] = ContextVar("calls_within")
-"""Names of the calls that were made during the current call."""
+"""Names of the calls that were made during a client's call; not set outside of one."""
 
 logger = logging.getLogger(__name__)
 
@@ -185,9 +185,6 @@ OPERATION_LABELS = (
     "error_type",
 )
 
-_IS_NESTED_CALL: ContextVar[bool] = ContextVar("is_within", default=False)
-"""True during a client's request, which may itself call a tool."""
-
 
 class OperationMetrics(Middleware):
     """Durations of clients' requests, and of the gateway's calls of servers.
@@ -208,7 +205,7 @@ class OperationMetrics(Middleware):
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
     ) -> Any:
         """Observe a request at its end, successful or not."""
-        if _IS_NESTED_CALL.get():
+        if _NESTED_CALLS.get(None) is not None:
             return await call_next(context)
         method, operation, tool = context.method or OTHER_LABEL, "", ""
         if method == TOOL_CALL_METHOD:
@@ -218,11 +215,7 @@ class OperationMetrics(Middleware):
         def observe(took_s: float, error_type: str) -> None:
             self._received(method, operation, tool, "tcp", error_type).observe(took_s)
 
-        within = _IS_NESTED_CALL.set(True)
-        try:
-            return await observed(call_next(context), observe)
-        finally:
-            _IS_NESTED_CALL.reset(within)
+        return await observed(call_next(context), observe)
 
     def observe_call(self, transport: str, took_s: float, error_type: str) -> None:
         """Observe the end of a call of a server, whether answered or not."""
