@@ -129,10 +129,9 @@ class SecretKeyring:
 
     def delete(self, url: str) -> bool:
         """Delete a text."""
-        if self.get(url) is None:
-            return False
-        self._call("delete_password", url)
-        return True
+        if was_there := self.get(url) is not None:
+            self._call("delete_password", url)
+        return was_there
 
 
 class Logins:

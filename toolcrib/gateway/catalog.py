@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, groupby
 from math import fsum, log1p
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastmcp.server.auth import AccessToken
@@ -296,22 +295,20 @@ def _words(text: str) -> Iterator[str]:
 
 # -- call tools by risk --------------------------------------------------------------------------
 
-CALL_TOOLS = MappingProxyType(
-    {
-        OwnTool.CALL_TOOL_READ: (
-            "Call a found tool that only reads.",
-            ToolAnnotations(read_only_hint=True),
-        ),
-        OwnTool.CALL_TOOL_WRITE: (
-            "Call a found tool that writes, and destroys nothing.",
-            ToolAnnotations(read_only_hint=False, destructive_hint=False),
-        ),
-        OwnTool.CALL_TOOL_DESTRUCTIVE: (
-            "Call a found tool that may overwrite or delete, or does not say what it does.",
-            ToolAnnotations(read_only_hint=False, destructive_hint=True),
-        ),
-    }
-)
+CALL_TOOLS: Mapping[OwnTool, tuple[str, ToolAnnotations]] = {
+    OwnTool.CALL_TOOL_READ: (
+        "Call a found tool that only reads.",
+        ToolAnnotations(read_only_hint=True),
+    ),
+    OwnTool.CALL_TOOL_WRITE: (
+        "Call a found tool that writes, and destroys nothing.",
+        ToolAnnotations(read_only_hint=False, destructive_hint=False),
+    ),
+    OwnTool.CALL_TOOL_DESTRUCTIVE: (
+        "Call a found tool that may overwrite or delete, or does not say what it does.",
+        ToolAnnotations(read_only_hint=False, destructive_hint=True),
+    ),
+}
 """Description and annotations of the call tool of each risk, the lowest first: a host can allow
 reading for good, and ask its user before destructive calls."""
 

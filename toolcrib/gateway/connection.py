@@ -27,7 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolcrib.context.pii import without_secrets
 from toolcrib.errors import DeadlineError, ServiceUnavailableError
-from toolcrib.gateway.downstream import ClientRequest, InputAnswer
+from toolcrib.gateway.downstream import LISTS, ClientRequest, InputAnswer
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.mcp_session import (
@@ -61,11 +61,7 @@ RELAYED_TYPES = (types.LoggingMessageNotification, types.ElicitCompleteNotificat
 """Notifications that are forwarded to clients unchanged. Progress goes to its caller, with the
 caller's token. All others concern requests to the gateway, or features that it does not serve."""
 
-CHANGES = (
-    types.ToolListChangedNotification,
-    types.PromptListChangedNotification,
-    types.ResourceListChangedNotification,
-)
+CHANGES = tuple(notification for notification, _ in LISTS.values())
 
 SDK_HTTP_ERRORS = ("Server returned an error response", "Not Found", "Session terminated")
 """Messages of the SDK for servers that answer with an HTTP status alone."""
@@ -399,7 +395,7 @@ class UpstreamConnection:
     def _lists(self) -> list[tuple[str, bool]]:
         """Lists of the server; True for lists with announced changes."""
         server = self.session.server_capabilities
-        lists = [(kind, getattr(server, kind, None)) for kind in ("tools", "prompts", "resources")]
+        lists = [(kind, getattr(server, kind, None)) for kind in LISTS]
         return [(kind, bool(each.list_changed)) for kind, each in lists if each]
 
     @property

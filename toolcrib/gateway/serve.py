@@ -65,9 +65,8 @@ class ServeOptions:
 
     def login_command(self, name: str) -> str:
         """Command line that logs in at a server of this gateway."""
-        places = ["--config", str(self.file.path.absolute()), "--store", self.store]
-        if not is_url(self.store):
-            places[-1] = str(Path(self.store).absolute())
+        store = self.store if is_url(self.store) else str(Path(self.store).absolute())
+        places = ["--config", str(self.file.path.absolute()), "--store", store]
         return shlex.join(["toolcrib", "gateway", "login", name, *places])
 
     def logins(self, settings: Settings) -> Logins:
