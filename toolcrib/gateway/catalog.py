@@ -30,7 +30,7 @@ from toolcrib.records.definitions import OwnTool, provider_name
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
-from toolcrib.text import split_identifier, tokenise
+from toolcrib.text import name_words, tokenise
 
 if TYPE_CHECKING:
     from toolcrib.gateway.index import GatewayIndex
@@ -274,10 +274,10 @@ def server_summary(tools: Iterable[ToolSpec]) -> str:
 
 
 def _server(name: str, tools: list[ToolSpec]) -> str:
-    own = set(_words(name))
-    topics = ({*_words(tool.name), *_words(tool.category)} for tool in tools)
+    own = _words(name)
+    topics = (_words(tool.name) | _words(tool.category) for tool in tools)
     counted = Counter(word for words in topics for word in words - _COMMON_WORDS - own)
-    described = Counter(word for tool in tools for word in set(_words(tool.description)))
+    described = Counter(word for tool in tools for word in _words(tool.description))
     # Singular or plural, not both: "issue" or "issues".
     best: dict[str, str] = {}
     for word in sorted(counted, key=lambda word: (-counted[word], -described[word], word)):
@@ -288,9 +288,8 @@ def _server(name: str, tools: list[ToolSpec]) -> str:
     return f"{plain[:MAX_SUMMARY_NAME_CHARS]} ({many}{about})"
 
 
-def _words(text: str) -> Iterator[str]:
-    lowered = (word.lower() for word in split_identifier(text))
-    return (word for word in lowered if _WORD.fullmatch(word))
+def _words(text: str) -> set[str]:
+    return {word for word in name_words(text) if _WORD.fullmatch(word)}
 
 
 # -- call tools by risk --------------------------------------------------------------------------
