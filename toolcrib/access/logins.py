@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import logging
 import socket
 import webbrowser
 from collections.abc import AsyncGenerator, Callable
@@ -39,8 +38,6 @@ from toolcrib.store.folder import LOGINS_FOLDER, write_atomically, write_errors
 CLIENT_NAME = "toolcrib"
 CALLBACK_HOST = "127.0.0.1"
 UNAUTHORISED_STATUS = 401
-
-logger = logging.getLogger(__name__)
 
 
 class ServerLogin(BaseModel):

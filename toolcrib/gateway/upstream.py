@@ -269,8 +269,7 @@ class Upstream:
             OverloadedError: too many conversations use the server.
         """
         if not self._first_attempt.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._first_attempt.wait(), self._intervals.connect_s)
+            await wait_for_first(self._intervals.connect_s, self._first_attempt)
         if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
         if self._pool.is_shared or key == SHARED_KEY:
