@@ -7,9 +7,9 @@ import logging
 import math
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from fastmcp.server.auth import AccessToken, TokenVerifier
 from mcp.server.auth.routes import create_protected_resource_routes
@@ -35,8 +35,6 @@ from toolcrib.records import Scope
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import ProfileSettings
 
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-
 MAX_NARROWED_SCOPES_BYTES = 4 * 2**20
 """Size of the cache of scopes narrowed by grants."""
 
@@ -56,7 +54,7 @@ class KeyVerifier(TokenVerifier):
     """Verifier of keys, and of an issuer's tokens, for the default namespace.
 
     Without an issuer, every request is accepted until the first key is created; each request checks
-    for keys. A grant's profile is one of `profiles`.
+    for keys. A grant's profile is one of `profiles`. `anyone` is the token of anonymous callers.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class KeyVerifier(TokenVerifier):
         self._ring, self._callers = ring, callers or ring
         self._tokens = callers if isinstance(callers, KeysAndTokens) else None
         self._requires_keys = self._tokens is not None
-        self._anyone = secrets.token_urlsafe()
+        self.anyone = secrets.token_urlsafe()
 
     async def requires_keys(self) -> bool:
         """True once a key was ever created, or if the store cannot be read."""
@@ -102,19 +100,9 @@ class KeyVerifier(TokenVerifier):
         theirs = cast("Callable[[], list[Any]]", super().get_middleware)
         return [Middleware(_CredentialsMiddleware, self), *theirs(), Middleware(_RateMiddleware)]
 
-    async def headers(self, given: Headers) -> Headers:
-        """Headers of a request; until keys are required, with a token for anonymous callers.
-
-        FastMCP requires a token whenever a verifier exists.
-        """
-        if await self.requires_keys():
-            return given
-        others = [each for each in given if each[0].lower() != AUTHORIZATION]
-        return [*others, (AUTHORIZATION, f"Bearer {self._anyone}".encode())]
-
     async def verify_token(self, token: str) -> AccessToken | None:
         """The caller's token; None for an invalid key or token."""
-        if token == self._anyone:
+        if token == self.anyone:
             return AccessToken(token=token, client_id="", scopes=[])
         try:
             caller = await asyncio.to_thread(self._callers.verify, token)
@@ -151,7 +139,11 @@ class _CredentialsMiddleware:
 
     async def __call__(self, scope: Request, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope = {**scope, "headers": await self._verifier.headers(scope["headers"])}
+            if not await self._verifier.requires_keys():
+                # FastMCP requires a token whenever a verifier exists.
+                others = (each for each in scope["headers"] if each[0].lower() != AUTHORIZATION)
+                anyone = AUTHORIZATION, f"Bearer {self._verifier.anyone}".encode()
+                scope = {**scope, "headers": [*others, anyone]}
             has_any = any(name.lower() == AUTHORIZATION for name, _ in scope["headers"])
             send = _with_explanation(send, WRONG_CREDENTIALS if has_any else NO_CREDENTIALS)
         await self._app(scope, receive, send)
