@@ -12,7 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from toolcrib.encoders.base import DenseEncoder, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -39,11 +39,6 @@ from toolcrib.store.payload import ENRICHED_FIELD, read_tool
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_KEPT_REASONS = {
-    "tools": "entries were refused and may stand for them",
-    "passages": "sources were refused and may hold them",
-}
-
 
 @dataclass(slots=True)
 class _Plan(Generic[_Item]):
@@ -61,7 +56,7 @@ class _Plan(Generic[_Item]):
         self,
         known: Mapping[str, _StoredTool | _StoredPassage],
         digest: Callable[[_Item], str],
-        source_of: Callable[[str], str],
+        sources: Mapping[str, str],
     ) -> None:
         """Sort the items into added, changed and unchanged.
 
@@ -72,7 +67,7 @@ class _Plan(Generic[_Item]):
             owner = owners.setdefault(point_id(item_id), item_id)
             if owner != item_id:
                 reason = f"has the same number as {owner!r}; give it another name"
-                self.refused.append(Refusal(source_of(item_id), item_id, reason))
+                self.refused.append(Refusal(sources[item_id], item_id, reason))
             elif item_id not in known:
                 self.added.append(item_id)
             elif known[item_id].digest != digest(item):
@@ -95,10 +90,7 @@ class _Plan(Generic[_Item]):
         return made
 
     def prune(
-        self,
-        gone: Iterable[str],
-        things: Literal["tools", "passages"],
-        known: Collection[str] = (),
+        self, gone: Iterable[str], things: str, why_kept: str, known: Collection[str] = ()
     ) -> None:
         """Plan to remove the ids that no source has, unless a refused entry may stand for one.
 
@@ -107,10 +99,8 @@ class _Plan(Generic[_Item]):
         doomed = sorted(gone)
         unknown = [each for each in self.refused if each.place not in known]
         if doomed and unknown:
-            reason = (
-                f"{len(doomed)} {things} are in no source, but were kept: "
-                f"{len(unknown)} {_KEPT_REASONS[things]}; mend those and prune again"
-            )
+            kept = f"{len(doomed)} {things} are in no source, but were kept"
+            reason = f"{kept}: {len(unknown)} {why_kept}; mend those and prune again"
             self.refused.append(Refusal("--prune", "", reason))
         else:
             self.removed.extend(doomed)
@@ -210,32 +200,25 @@ class NamePrefixes:
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> NamePrefixes:
         """Read the prefixes from the store's metadata."""
-        kept = {
-            k.removeprefix(LEXICAL_META_PREFIX): v
-            for k, v in meta.items()
-            if k.startswith(LEXICAL_META_PREFIX)
-        }
-        prefixes = {group: tuple(each["prefix"]) for group, each in kept.items()}
+        start = LEXICAL_META_PREFIX
+        kept = {k.removeprefix(start): v for k, v in meta.items() if k.startswith(start)}
         return cls(
-            {group: prefix for group, prefix in prefixes.items() if prefix},
+            {group: tuple(each["prefix"]) for group, each in kept.items() if each["prefix"]},
             frozenset(group for group, each in kept.items() if each["stale"]),
         )
 
     def changes_since(self, before: NamePrefixes) -> dict[str, Any]:
-        """Entries of the metadata that differ from those of `before`."""
-        groups = {*self.prefixes, *before.prefixes, *self.stale, *before.stale}
-        own, old = ({group: each.entry(group) for group in groups} for each in (self, before))
-        return {
-            LEXICAL_META_PREFIX + group: own[group]
-            for group in sorted(groups)
-            if own[group] != old[group]
-        }
+        """Entries of the metadata that differ from those of `before`; None removes an entry."""
+        own, old = self.entries(), before.entries()
+        changed = {key: entry for key, entry in own.items() if entry != old.get(key)}
+        return dict.fromkeys(old.keys() - own.keys()) | changed
 
-    def entry(self, group: str) -> dict[str, Any] | None:
-        """Entry of a group; None for a group that needs none."""
-        if not self.of(group) and group not in self.stale:
-            return None
-        return {"prefix": list(self.of(group)), "stale": group in self.stale}
+    def entries(self) -> dict[str, Any]:
+        """Entries of the metadata."""
+        return {
+            LEXICAL_META_PREFIX + g: {"prefix": list(self.of(g)), "stale": g in self.stale}
+            for g in sorted({*self.prefixes, *self.stale})
+        }
 
     def of(self, group: str) -> tuple[str, ...]:
         """Prefix of a group; empty if its tools share none."""
@@ -376,9 +359,12 @@ class ToolSync:
         plan.removed.extend(sorted(withdrawn))
         if prune:
             listed_ids = {spec.id for spec in held} | plan.items.keys()
-            plan.prune(gone - listed_ids, "tools", listed_ids)
+            why_kept = "entries were refused and may stand for them"
+            plan.prune(gone - listed_ids, "tools", why_kept, listed_ids)
         else:
-            known = self._with_groups(known, plan)
+            # All tools of the groups that this run reads or writes.
+            groups = {tool.group for tool in known.values()} | set(map(_group, plan.items.values()))
+            known = _tools_of_groups(self._store, groups - {""}) | known
         before = NamePrefixes.from_meta(self._store.read_meta())
         prefixes = self._prefixes(before, plan, known)
         drafts = plan.prepare_all(
@@ -393,13 +379,6 @@ class ToolSync:
             self._settle(known, plan)
         self._store.optimise()
         return plan.report()
-
-    def _with_groups(
-        self, known: dict[str, _StoredTool], plan: _Plan[ToolSpec]
-    ) -> dict[str, _StoredTool]:
-        """Known tools and all tools of the groups that a run reads or writes."""
-        groups = {tool.group for tool in known.values()} | set(map(_group, plan.items.values()))
-        return _tools_of_groups(self._store, groups - {""}) | known
 
     def _settle(self, before: Mapping[str, _StoredTool], plan: _Plan[ToolSpec]) -> None:
         """Renew the groups that other processes wrote to during a run, until there are none.
@@ -475,27 +454,22 @@ class ToolSync:
         A stored enrichment for another version of the tool is dropped. An empty own enrichment
         removes the stored enrichment.
         """
-        specs = [item for _, item in entries if isinstance(item, ToolSpec)]
-        bare = [spec.id for spec in specs if spec.enrichment is None and spec.id in known]
-        asked = [point_id(tool_id) for tool_id in bare if known[tool_id].enriched]
-        records = (
-            record for page in pages(asked, ITEMS_PER_PAGE) for record in self._store.retrieve(page)
-        )
-        held = {spec.id: spec for spec in (read_tool(record.payload) for record in records)}
-        return [
-            (source, _keep_enrichment(item, held.get(item.id)))
-            if isinstance(item, ToolSpec)
-            else (source, item)
-            for source, item in entries
-        ]
+        bare = [i.id for _, i in entries if isinstance(i, ToolSpec) and i.enrichment is None]
+        asked = [point_id(i) for i in bare if i in known and known[i].enriched]
+        retrieved = map(self._store.retrieve, pages(asked, ITEMS_PER_PAGE))
+        specs = [read_tool(record.payload) for records in retrieved for record in records]
+        held = {spec.id: spec for spec in specs}
+        return [(source, _keep_enrichment(item, held)) for source, item in entries]
 
 
-def _keep_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
-    enrichment = spec.enrichment
-    if enrichment is None and held is not None and held.enrichment:
-        for_any = held.enrichment.digest is None
-        enrichment = held.enrichment if for_any or _same_text(held, spec) else None
-    return spec.model_copy(update={"enrichment": enrichment or None})
+def _keep_enrichment(item: ToolSpec | Refusal, held: Mapping[str, ToolSpec]) -> ToolSpec | Refusal:
+    if isinstance(item, Refusal):
+        return item
+    enrichment, stored = item.enrichment, held.get(item.id)
+    if enrichment is None and stored is not None and stored.enrichment:
+        for_any = stored.enrichment.digest is None
+        enrichment = stored.enrichment if for_any or _same_text(stored, item) else None
+    return item.model_copy(update={"enrichment": enrichment or None})
 
 
 def _same_text(one: ToolSpec, other: ToolSpec) -> bool:
@@ -533,11 +507,7 @@ def _diff(
         if taken:
             reason = f"the id {item.id!r} already stands for a different {taken}; {way_out}"
             plan.refused.append(Refusal(source, item.id, reason))
-    plan.compare(
-        known,
-        lambda spec: _state(spec.digest, spec.all_safety_tags),
-        lambda item_id: origin[item_id],
-    )
+    plan.compare(known, lambda spec: _state(spec.digest, spec.all_safety_tags), origin)
     return plan
 
 
@@ -637,7 +607,7 @@ def _diff_passages(
                 "rename one of them, or give it another collection"
             )
             plan.refused.append(Refusal(source, place, f"{item.document!r} {fault}"))
-    plan.compare(known, digest_of, lambda item_id: plan.items[item_id].document)
+    plan.compare(known, digest_of, {i: each.document for i, each in plan.items.items()})
     return plan
 
 
@@ -646,13 +616,9 @@ def _plan_passage_removals(
 ) -> None:
     """Plan to remove parts that documents no longer have, and documents that no source has."""
     read = {(each.collection, each.document) for each in plan.items.values()}
-    gone: list[str] = []
-    for passage_id, kept in known.items():
-        if passage_id in plan.items:
-            continue
-        if (kept.collection, kept.document) in read:
-            plan.removed.append(passage_id)
-        elif kept.collection == prune:
-            gone.append(passage_id)
-    plan.prune(gone, "passages")
+    left = {i: each for i, each in known.items() if i not in plan.items}
+    shortened = {i for i, each in left.items() if (each.collection, each.document) in read}
+    gone = {i for i, each in left.items() if each.collection == prune} - shortened
+    plan.removed += shortened
+    plan.prune(gone, "passages", "sources were refused and may hold them")
     plan.removed.sort()
