@@ -99,13 +99,12 @@ class Question:
     def messages(self) -> tuple[Message, ...]:
         """Prompt for the model."""
         spec = self.spec
+        schema = json.dumps(spec.input_schema, ensure_ascii=False)
         tool = {
             "server": spec.server,
             "name": spec.name,
             "description": spec.description[:MAX_PROMPT_DESCRIPTION_CHARS],
-            "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[
-                :MAX_PROMPT_SCHEMA_CHARS
-            ],
+            "input_schema": schema[:MAX_PROMPT_SCHEMA_CHARS],
         }
         siblings = [
             {"name": each.name, "description": each.description[:MAX_SIBLING_CHARS]}
@@ -329,17 +328,12 @@ class Enricher:
         return await self._model.ask("enrich", question.messages, EnrichmentAnswer)
 
     def _screen(self, spec: ToolSpec, answer: EnrichmentAnswer) -> EnrichmentLine:
-        """Line of a tool, without unusable texts."""
-        about = {
-            "digest": spec.digest,
-            "model": self._model.name,
-            "prompt": ENRICHMENT_PROMPT_VERSION,
-        }
+        about = {"digest": spec.digest, "model": self._model.name}
+        about |= {"prompt": ENRICHMENT_PROMPT_VERSION}
         line = EnrichmentLine.model_validate({"id": spec.id, **answer.model_dump(), **about})
         kept, reasons = screen_line(spec, line, self._names)
-        self.report.dropped += (
-            Refusal(self._kept_enrichments.source, spec.id, each) for each in reasons
-        )
+        source = self._kept_enrichments.source
+        self.report.dropped += (Refusal(source, spec.id, each) for each in reasons)
         return EnrichmentLine.model_validate({"id": spec.id, **kept.model_dump()})
 
 
@@ -350,12 +344,10 @@ def current_lines(
 
     Without a model, lines of any model.
     """
-    found: dict[str, EnrichmentLine] = {}
-    for spec in specs:
-        line = held.of(spec.id, [spec.digest])
-        if line is not None and (
-            line.digest is None
-            or (line.prompt == ENRICHMENT_PROMPT_VERSION and model in (None, line.model))
-        ):
-            found[spec.id] = line
-    return found
+    found = {spec.id: held.of(spec.id, [spec.digest]) for spec in specs}
+
+    def is_current(line: EnrichmentLine) -> bool:
+        is_by_model = line.prompt == ENRICHMENT_PROMPT_VERSION and model in (None, line.model)
+        return line.digest is None or is_by_model
+
+    return {i: line for i, line in found.items() if line is not None and is_current(line)}

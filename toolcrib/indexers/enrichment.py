@@ -65,12 +65,9 @@ COMPANION_CHECKS: Mapping[str, Callable[[Source], bool]] = {
 
 def companion_files(sources: Iterable[str], name: str) -> list[Path]:
     """Files with this name in the folders, and beside the files, that `sources` name."""
-    found = [folder_of(each) / name for each in sources]
-    return [
-        path
-        for path in dict.fromkeys(found)
-        if path.is_file() and COMPANION_CHECKS[name](Source(str(path), path))
-    ]
+    found = dict.fromkeys(folder_of(each) / name for each in sources)
+    fits = COMPANION_CHECKS[name]
+    return [path for path in found if path.is_file() and fits(Source(str(path), path))]
 
 
 def folder_of(source: str) -> Path:
@@ -138,9 +135,7 @@ class Enrichments:
                 reasons = ["written for another version of the tool; `toolcrib enrich` renews it"]
             dropped += (Refusal(self.source, item.id, reason) for reason in reasons)
             made.append((source, item.model_copy(update={"enrichment": enrichment})))
-        known = {spec.id for spec in specs} | {
-            i.place for _, i in entries if isinstance(i, Refusal)
-        }
+        known = {i.place if isinstance(i, Refusal) else i.id for _, i in entries}
         unknown = [tool_id for tool_id in self.lines if tool_id not in known]
         return made, dropped + [Refusal(self.source, i, "no tool has this id") for i in unknown]
 
@@ -156,9 +151,7 @@ def prepare_entries(
     The screen sees only the sources' entries: an approval does not cover an operator's texts.
     """
     laid = [ToolOverlay.read(path) for path in overlays]
-    written = [
-        each if isinstance(each, Enrichments) else Enrichments.read(each) for each in enrichments
-    ]
+    written = [e if isinstance(e, Enrichments) else Enrichments.read(e) for e in enrichments]
     found = entries if screen is None else screen(entries)
     digests = {item.id: _digest_of_source(item) for _, item in found if isinstance(item, ToolSpec)}
     dropped: list[Refusal] = []
@@ -178,10 +171,8 @@ def _digest_of_source(spec: ToolSpec) -> str:
 
 def _merge(files: Sequence[Enrichments]) -> Enrichments:
     """Merge files into one; for a tool in several files the last file wins."""
-    lines: dict[str, list[EnrichmentLine]] = {}
-    for file in files:
-        for tool_id, own in file.lines.items():
-            lines.setdefault(tool_id, []).extend(own)
+    ids = dict.fromkeys(tool_id for file in files for tool_id in file.lines)
+    lines = {i: [line for file in files for line in file.lines.get(i, ())] for i in ids}
     refused = tuple(refusal for file in files for refusal in file.refused)
     return Enrichments(", ".join(file.source for file in files), lines, refused)
 
@@ -265,10 +256,8 @@ def screen_line(
     blocked = _blocked_places(spec, made) if made else {}
     reasons += (f"{place.partition('.')[2]}: held back: {rule}" for place, rule in blocked.items())
     for field, own in texts.items():
-        places = (f"enrichment.{field}[{n}]" for n in range(len(own)))
-        texts[field] = tuple(
-            t for t, place in zip(own, places, strict=True) if place not in blocked
-        )
+        kept = (t for n, t in enumerate(own) if f"enrichment.{field}[{n}]" not in blocked)
+        texts[field] = tuple(kept)
     if "enrichment.purpose" in blocked:
         texts["purpose"] = ()
     return _enrichment_of(line, texts), reasons
@@ -284,12 +273,9 @@ def _blocked_places(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
     """Places of texts that the audit blocks, each with its rule."""
     from toolcrib.audit import audit
 
-    blocking = (
-        each
-        for each in audit(spec.model_copy(update={"enrichment": enrichment}))
-        if each.severity == "block"
-    )
-    return {each.place: each.rule for each in blocking if each.place.startswith("enrichment.")}
+    found = audit(spec.model_copy(update={"enrichment": enrichment}))
+    blocking = {each.place: each.rule for each in found if each.severity == "block"}
+    return {p: rule for p, rule in blocking.items() if p.startswith("enrichment.")}
 
 
 def _text_fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, frozenset[str]]) -> str:
@@ -315,10 +301,9 @@ def _identifiers(specs: Iterable[ToolSpec]) -> dict[str, frozenset[str]]:
     """Ids and names that are no plain words, each with the ids of its tools."""
     found: dict[str, frozenset[str]] = {}
     for spec in specs:
-        for name in {spec.id, spec.name}:
-            if _NOT_EVERYDAY.search(name):
-                key = _key(name.split())
-                found[key] = found.get(key, frozenset()) | {spec.id}
+        for name in filter(_NOT_EVERYDAY.search, {spec.id, spec.name}):
+            key = _key(name.split())
+            found[key] = found.get(key, frozenset()) | {spec.id}
     return found
 
 
