@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeAlias, cast
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_object
@@ -20,6 +20,12 @@ from toolcrib.records.tools import Texts
 OVERLAY_NAME = "overlay.yaml"
 """File name beside the sources."""
 
+_Number: TypeAlias = Annotated[FiniteFloat, Field(ge=0)] | None
+
+
+def _named(*names: str) -> Any:
+    return Field(validation_alias=AliasChoices(*names))
+
 
 class OverlayEntry(FrozenModel):
     """Fields for the tools of one pattern; lists are appended to the source's lists."""
@@ -27,24 +33,10 @@ class OverlayEntry(FrozenModel):
     sensitivity: Sensitivity | None = None
     tags: Texts = ()
     safety_tags: Texts = ()
-    cost_estimate: float | None = Field(
-        default=None,
-        ge=0,
-        allow_inf_nan=False,
-        validation_alias=AliasChoices("cost", "cost_estimate"),
-    )
-    avg_latency_ms: float | None = Field(
-        default=None,
-        ge=0,
-        allow_inf_nan=False,
-        validation_alias=AliasChoices("latency_ms", "avg_latency_ms"),
-    )
-    success_examples: Annotated[
-        Texts, Field(validation_alias=AliasChoices("examples", "success_examples"))
-    ] = ()
-    anti_patterns: Annotated[
-        Texts, Field(validation_alias=AliasChoices("not_for", "anti_patterns"))
-    ] = ()
+    cost_estimate: Annotated[_Number, _named("cost", "cost_estimate")] = None
+    avg_latency_ms: Annotated[_Number, _named("latency_ms", "avg_latency_ms")] = None
+    success_examples: Annotated[Texts, _named("examples", "success_examples")] = ()
+    anti_patterns: Annotated[Texts, _named("not_for", "anti_patterns")] = ()
     goes_with: Texts = ()
 
     def over(self, spec: ToolSpec) -> ToolSpec:
@@ -103,14 +95,11 @@ class ToolOverlay:
         for source, item in entries:
             stated = item
             # A pattern may match a refused or held entry, so it is no mistake.
-            for pattern in self._matching_patterns(
-                item.id if isinstance(item, ToolSpec) else item.place
-            ):
-                unmatched.pop(pattern, None)
-                if isinstance(stated, ToolSpec):
-                    stated = self.entries[pattern].over(stated)
+            tool_id = item.id if isinstance(item, ToolSpec) else item.place
+            for pattern, entry in self.entries.items():
+                if pattern == tool_id or fnmatchcase(tool_id, pattern):
+                    unmatched.pop(pattern, None)
+                    if isinstance(stated, ToolSpec):
+                        stated = entry.over(stated)
             made.append((source, stated))
         return made, [Refusal(self.source, each, "matches no tool's id") for each in unmatched]
-
-    def _matching_patterns(self, tool_id: str) -> Sequence[str]:
-        return [each for each in self.entries if each == tool_id or fnmatchcase(tool_id, each)]
