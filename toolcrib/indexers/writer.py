@@ -8,11 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
+import numpy as np
+
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import Draft
 from toolcrib.records import IndexProgress
-from toolcrib.store.base import Point, Store, pages, point_id
+from toolcrib.store.base import Store, pages, point_id
 
 ITEMS_PER_PAGE = 128
 """Items encoded and written together: half a second between two progress reports."""
@@ -55,12 +57,9 @@ class Writer:
         # Texts of similar length are encoded together, as padding slows an encoder down.
         ordered = sorted(drafts, key=lambda draft: (len(draft.texts[0]), draft.id))
         for page, vectors in self._encode_pages(ordered):
-            points: list[Point] = []
-            start = 0
-            for each in page:
-                end = start + len(each.texts)
-                points.append(each.point(vectors[start:end], self._lexical, self._terms))
-                start = end
+            ends = np.cumsum([len(each.texts) for each in page])
+            pairs = zip(page, np.split(vectors, ends[:-1]), strict=True)
+            points = [each.point(own, self._lexical, self._terms) for each, own in pairs]
             self._store.upsert(points)
             done += len(page)
             worked += sum(map(_encoding_chars, page))
