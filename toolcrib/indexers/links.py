@@ -150,9 +150,7 @@ def _describes_id(parameter: _Parameter) -> bool:
     """True if the description states an id: "Channel ID", "ID of the channel"."""
     name = re.escape(" ".join(parameter.words))
     pattern = rf"\b{name} ids?\b|\bids? (?:of|for) (?:the |a |an )?{name}\b"
-    return (
-        re.search(pattern, parameter.description[:MAX_LINK_TEXT_CHARS], re.IGNORECASE) is not None
-    )
+    return bool(re.search(pattern, parameter.description[:MAX_LINK_TEXT_CHARS], re.IGNORECASE))
 
 
 def _entity_of_path(name: str, spec: ToolSpec) -> list[str]:
@@ -268,9 +266,8 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
             lead = sentence[max(0, name.start() - _LEAD_CHARS) : name.start()]
             if _RECOMMENDATION.search(lead) and not _FOLLOW_UP_LEAD.search(lead):
                 found.setdefault(name.group().casefold(), "")
-    return [(n, parameter) for n, parameter in found.items() if n != spec.name.casefold()][
-        :MAX_LINK_NAMES
-    ]
+    found.pop(spec.name.casefold(), None)
+    return list(found.items())[:MAX_LINK_NAMES]
 
 
 def _identifiers(text: str) -> Iterator[re.Match[str]]:
