@@ -12,7 +12,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
@@ -66,14 +65,10 @@ class SessionState:
     failure: str = ""
 
 
-def _no_login(_target: Target) -> httpx2.Auth | None:
-    pass
-
-
 class Authorisation:
     """Authorisation of readers' requests by kept logins; `of` is its look-up by target."""
 
-    of: Callable[[Target], httpx2.Auth | None] = staticmethod(_no_login)
+    of: Callable[[Target], httpx2.Auth | None] = staticmethod(lambda _target: None)
 
 
 Follow: TypeAlias = Callable[[SessionState, TextIO, int], Awaitable[None]]
@@ -115,9 +110,7 @@ async def open_session(
             session = await enter()
         except Exception:
             target, status, kind = state.target, state.status, state.content_type
-            is_refused = (
-                CLIENT_ERROR <= status < SERVER_ERROR and status not in UNAUTHORISED_STATUSES
-            )
+            is_refused = status in CLIENT_ERRORS and status not in UNAUTHORISED_STATUSES
             if not (is_refused and isinstance(target, HttpTarget) and target.sse is None):
                 raise
             state.target, session = replace(target, sse=True), None
@@ -352,10 +345,9 @@ def implementation() -> Implementation:
     """Our name and version for servers."""
     from mcp.types import Implementation
 
-    try:
-        return Implementation(name="toolcrib", version=version("toolcrib"))
-    except PackageNotFoundError:  # a checkout that is not installed
-        return Implementation(name="toolcrib", version="unknown")
+    from toolcrib import __version__
+
+    return Implementation(name="toolcrib", version=__version__)
 
 
 # -- reasons of failure ----------------------------------------------------------------------------
@@ -365,8 +357,8 @@ MAX_QUOTE_CHARS = 200
 
 STDERR_TAIL_BYTES = 8192
 
-REDIRECTION, CLIENT_ERROR, SERVER_ERROR = 300, 400, 500
-"""First HTTP status of each class."""
+REDIRECTIONS, CLIENT_ERRORS = range(300, 400), range(400, 500)
+"""HTTP statuses of these classes."""
 
 PATH_HINTS = {False: "/mcp", True: "/sse", None: "/mcp or /sse"}
 
@@ -419,7 +411,7 @@ def _is_no_mcp_server(state: SessionState, cause: Exception) -> bool:
     from mcp import MCPError
     from mcp.types import PARSE_ERROR
 
-    if state.server or not state.status or REDIRECTION <= state.status < CLIENT_ERROR:
+    if state.server or not state.status or state.status in REDIRECTIONS:
         return False
     if isinstance(cause, (HTTPStatusError, SSEError)):
         return True
@@ -429,7 +421,8 @@ def _is_no_mcp_server(state: SessionState, cause: Exception) -> bool:
         return True
     # The SDK's own words for an answer without a JSON-RPC error.
     made_up = ("Server returned an error response", "Not Found")
-    return cause.code == PARSE_ERROR or (state.status >= CLIENT_ERROR and cause.message in made_up)
+    is_error = state.status >= CLIENT_ERRORS.start
+    return cause.code == PARSE_ERROR or (is_error and cause.message in made_up)
 
 
 UNAUTHORISED_STATUSES = (401, 403)
@@ -442,7 +435,7 @@ def _no_mcp_reason(state: SessionState, target: HttpTarget) -> str:
             "entry in an mcp.json, or log in with `toolcrib gateway login NAME`"
         )
     said = f"HTTP {state.status}" + (f" ({state.content_type})" if state.content_type else "")
-    if state.status >= SERVER_ERROR:
+    if state.status >= CLIENT_ERRORS.stop:
         return f"is out of order: it answered {state.request} with {said}; try again later"
     hint = f"check the path, which often ends in {PATH_HINTS[target.sse]}"
     if state.status in (404, 405) and target.sse is False:
