@@ -12,14 +12,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
 
-from pydantic import (
-    AliasChoices,
-    AliasPath,
-    BaseModel,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
 
 from toolcrib.errors import SourceError, did_you_mean
 from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
@@ -390,21 +383,19 @@ class _Members(dict[str, Any]):
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.repeated_names = [
-            name for name, count in Counter(n for n, _ in pairs).items() if count > 1
-        ]
+        counts = Counter(name for name, _ in pairs)
+        self.repeated_names = [name for name, count in counts.items() if count > 1]
 
 
 def _repeated_servers(source: Source) -> list[str]:
     """Names that several servers of a JSON file have; TOML allows none."""
     if source.path is None:
         return []
-    try:
+    with suppress(ValueError, RecursionError):
         document = json.loads(without_comments(source.text), object_pairs_hook=_Members)
-    except (ValueError, RecursionError):
-        return []
-    under = map(document.get, SERVERS_KEYS) if is_object(document) else ()
-    return [name for each in under if isinstance(each, _Members) for name in each.repeated_names]
+        under = map(object_of(document).get, SERVERS_KEYS)
+        return [n for each in under if isinstance(each, _Members) for n in each.repeated_names]
+    return []
 
 
 SERVERS_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")
@@ -435,12 +426,9 @@ def find_servers(source: Source) -> dict[str, Any] | None:
         if is_object(other):
             return {name: _in_common_keys(raw) for name, raw in other.items()}
     # OpenAPI and other files may have `servers` too: ours have commands or URLs.
-    if is_object(vs_code) and (
-        "inputs" in document
-        or any(is_object(raw) and {"command", "url"} & raw.keys() for raw in vs_code.values())
-    ):
-        return vs_code
-    return None
+    keys = {key for raw in object_of(vs_code).values() for key in object_of(raw)}
+    is_ours = is_object(vs_code) and ({"command", "url"} & keys or "inputs" in document)
+    return vs_code if is_ours else None
 
 
 def _in_common_keys(raw: Any) -> Any:
@@ -566,14 +554,13 @@ def _target(entry: _Entry, transport: _Transport | None, expander: Expander) -> 
         url = expander.text("url", entry.url or "")
         headers = _texts("headers", entry.headers or {}, expander)
         return HttpTarget(url, headers, transport == "sse" if entry.type else None)
+    command = expander.text("command", entry.command or "")
+    args = (expander.text(f"args[{n}]", _as_text(v)) for n, v in enumerate(entry.args or ()))
     return StdioTarget(
-        command=expander.text("command", entry.command or ""),
-        args=tuple(
-            expander.text(f"args[{number}]", _as_text(value))
-            for number, value in enumerate(entry.args or ())
-        ),
-        env=_texts("env", entry.env or {}, expander),
-        cwd=expander.text("cwd", entry.cwd) if entry.cwd else None,
+        command,
+        tuple(args),
+        _texts("env", entry.env or {}, expander),
+        expander.text("cwd", entry.cwd) if entry.cwd else None,
     )
 
 
