@@ -255,9 +255,8 @@ class UsageLearner:
         if self._table.has(decision["id"], name_of(choice, option)):
             return "known"
         when, by = datetime.fromisoformat(at).timestamp(), decision.get("by", "")
-        request = _PendingRequest(
-            text[:MAX_REQUEST_CHARS], None, decision.get("session"), by, choice
-        )
+        text, session = text[:MAX_REQUEST_CHARS], decision.get("session")
+        request = _PendingRequest(text, None, session, by, choice)
         return "added" if self._observe(decision["id"], choice, option, request, when) else "tool"
 
     def _observe(
@@ -335,11 +334,8 @@ class UsageLearner:
         """Rows of one choice's lessons, their replay, and the keys that contradict other keys."""
         named = {each.tool for each in observations}
         # Only tools have a specification; a removed option of another choice has no rank.
-        tools = (
-            {key: {"digest": "", "server": choice} for key in named}
-            if choice
-            else self._payloads(named)
-        )
+        option = {"digest": "", "server": choice}
+        tools = dict.fromkeys(named, option) if choice else self._payloads(named)
         digests = {tool: payload["digest"] for tool, payload in tools.items()}
         servers = {tool: payload["server"] for tool, payload in tools.items()}
         encoder, now = self._tools.dense.name, self._now()
@@ -368,10 +364,11 @@ class UsageLearner:
 
         rows: list[DbRow] = []
         for tool, own in by_tool.items():
-            why, lesson = _REASONS.get(reason(tool), ""), known.get(tool)
-            goes_with = companions.get(tool, []) if lesson else []
-            learned = _learned_tool(servers.get(tool, ""), own, lesson, why, goes_with)
-            examples = {} if lesson is None else _examples(lesson, digests[tool])
+            lesson = known.get(tool) or Lesson(tool, (), (), tuple(own))
+            goes_with = companions.get(tool, []) if tool in known else []
+            why, server = _REASONS.get(reason(tool), ""), servers.get(tool, "")
+            learned = _learned_tool(server, lesson, why, goes_with)
+            examples = _examples(lesson, digests[tool]) if tool in known else {}
             rows.append(DbRow(learned.tool, now, {"tool": as_json(learned), **examples}))
         return rows, replayed, left_out
 
@@ -389,9 +386,10 @@ class UsageLearner:
             for each in state.get("servers", ())
         }
         days = (self._now() - state.get("at", 0.0)) / DAY_S
+        learned_tools = {name: body["tool"] for name, body in rows.items()}
         taught: dict[str, dict[int, tuple[float, dict[str, FloatArray]]]] = {}
         for name, body in rows.items():
-            learned = body["tool"]
+            learned = learned_tools[name]
             choice = learned.get("choice", "")
             known = {"digest": ""} if choice else tools.get(name)
             if known is None:
@@ -406,11 +404,7 @@ class UsageLearner:
         lifts = {choice: LearnedTools.of(own) for choice, own in taught.items()}
         self.choices.known = lifts
         use = self._tool_use(runs, state)
-        companions = {
-            tool: body["tool"]["goes_with"]
-            for tool, body in rows.items()
-            if "goes_with" in body["tool"]
-        }
+        companions = {n: t["goes_with"] for n, t in learned_tools.items() if "goes_with" in t}
         self._tools.use_learned(UseData(lifts.get(""), use, companions))
 
     def _tool_use(self, runs: Sequence[Run], state: Mapping[str, Any]) -> ToolUse | None:
@@ -428,22 +422,20 @@ class UsageLearner:
         if not is_on or encoder != self._tools.dense.name:
             why = _REASONS["encoder" if is_on else "off"]
             tools = [replace(each, live=False, reason=why) for each in tools]
+        read_server = adapter(ServerReplay).validate_python
         at, runs = state.get("at"), self.runs.read()
+        when = None if at is None else datetime.fromtimestamp(at, UTC).isoformat("T", "seconds")
         use = self._tool_use(runs, state)
         return LearningStatus(
             on=is_on,
             collects=self.collects,
             encoder=encoder,
-            learned_at=None
-            if at is None
-            else datetime.fromtimestamp(at, UTC).isoformat("T", "seconds"),
+            learned_at=when,
             observations=state.get("observations", 0),
             runs=len(runs),
             orders_steps=self._orders_steps,
             used=() if use is None else used_tools(runs, use),
-            servers=tuple(
-                adapter(ServerReplay).validate_python(each) for each in state.get("servers", ())
-            ),
+            servers=tuple(map(read_server, state.get("servers", ()))),
             tools=tuple(sorted(tools, key=lambda each: (-each.observations, each.tool))),
             left_out=tuple(state.get("left_out", ())),
         )
@@ -500,21 +492,15 @@ def _examples(lesson: Lesson, digest: str) -> dict[str, Any]:
     return {"digest": digest, "decisions": list(lesson.vectors), "vectors": vectors}
 
 
-def _learned_tool(
-    server: str,
-    observations: Sequence[Observation],
-    lesson: Lesson | None,
-    why: str,
-    goes_with: Sequence[str],
-) -> LearnedTool:
-    observations = lesson.observations if lesson else observations
+def _learned_tool(server: str, lesson: Lesson, why: str, goes_with: Sequence[str]) -> LearnedTool:
+    observations = lesson.observations
     return LearnedTool(
         tool=observations[0].name,
         choice=observations[0].choice,
         server=server,
         observations=len(observations),
-        examples=0 if lesson is None else len(lesson.examples),
-        support=0.0 if lesson is None else lesson.support,
+        examples=len(lesson.examples),
+        support=lesson.support,
         live=not why,
         reason=why,
         sessions=len({(each.by, each.session) for each in observations}),

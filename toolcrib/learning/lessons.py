@@ -57,12 +57,9 @@ class Lesson:
 
     def support_without(self, session: str | None = None, key: str | None = None) -> float:
         """Strength without a session's and a key's examples; 0 if too few sessions remain."""
-        left = [
-            (each, weight)
-            for each, weight in zip(self.examples, self.weights, strict=True)
-            if each.session != session and each.by != key
-        ]
-        return _support(left) if _is_live([each for each, _ in left]) else 0.0
+        weighted = zip(self.examples, self.weights, strict=True)
+        left = {e: weight for e, weight in weighted if e.session != session and e.by != key}
+        return _support(left.items()) if _is_live([*left]) else 0.0
 
     @property
     def is_live(self) -> bool:
@@ -76,9 +73,8 @@ class Lesson:
 
 
 def _is_live(examples: Sequence[Observation]) -> bool:
-    return len({(each.by, each.session) for each in examples}) > 1 or any(
-        not each.by for each in examples
-    )
+    sessions = {(each.by, each.session) for each in examples}
+    return len(sessions) > 1 or any(not key for key, _ in sessions)
 
 
 def _support(examples: Iterable[tuple[Observation, float]]) -> float:
@@ -89,7 +85,7 @@ def _support(examples: Iterable[tuple[Observation, float]]) -> float:
     keys: defaultdict[str, float] = defaultdict(float)
     for (by, _), given in sessions.items():
         keys[by] += min(given, 1 / 5)
-    return min(1.0, sum(min(given, 1 / 2 if by else 1.0) for by, given in keys.items()))
+    return min(1.0, math.fsum(min(given, 1 / 2 if by else 1.0) for by, given in keys.items()))
 
 
 def make_lessons(
@@ -107,9 +103,7 @@ def make_lessons(
     for each in observations:
         if each.tool in digests and each.encoder == encoder:
             by_tool[each.tool].append(each)
-    made = [
-        _lesson(tool, seen, digests[tool], now, left_out) for tool, seen in sorted(by_tool.items())
-    ]
+    made = (_lesson(t, seen, digests[t], now, left_out) for t, seen in sorted(by_tool.items()))
     return [lesson for lesson in made if lesson.examples]
 
 
@@ -160,10 +154,8 @@ def learned_companions(observations: Iterable[Observation], now: float) -> dict[
         share = bounded_share(counts, called[tool], shares)
         if share >= MIN_COMPANION_SHARE and len(seen[tool, other]) > 1:
             found[tool].append((-share, other))
-    return {
-        tool: [other for _, other in sorted(pair)[:MAX_LEARNED_COMPANIONS]]
-        for tool, pair in found.items()
-    }
+    most = {tool: sorted(pairs)[:MAX_LEARNED_COMPANIONS] for tool, pairs in found.items()}
+    return {tool: [other for _, other in pairs] for tool, pairs in most.items()}
 
 
 def bounded_share(counts: Mapping[str, float], whole: float, shares: Mapping[str, float]) -> float:
@@ -179,20 +171,14 @@ def bounded_share(counts: Mapping[str, float], whole: float, shares: Mapping[str
 def _lesson(
     tool: str, seen: Sequence[Observation], digest: str, now: float, left_out: Sequence[str]
 ) -> Lesson:
-    believed = (each for each in seen if each.by not in left_out)
-    newest = sorted(believed, key=lambda each: (-each.at, each.decision))[
-        :MAX_CANDIDATE_OBSERVATIONS
-    ]
-    weights = np.array(
-        [age_weight((now - each.at) / DAY_S, changed=each.digest != digest) for each in newest]
-    )
+    believed = [each for each in seen if each.by not in left_out]
+    believed.sort(key=lambda each: (-each.at, each.decision))
+    newest = believed[:MAX_CANDIDATE_OBSERVATIONS]
+    aged = (age_weight((now - e.at) / DAY_S, changed=e.digest != digest) for e in newest)
+    weights = np.fromiter(aged, float)
     chosen = _farthest_first(newest, weights)
-    return Lesson(
-        tool,
-        tuple(newest[place] for place in chosen),
-        tuple(float(weights[place]) for place in chosen),
-        tuple(seen),
-    )
+    examples = tuple(newest[place] for place in chosen)
+    return Lesson(tool, examples, tuple(weights[chosen].tolist()), tuple(seen))
 
 
 def _farthest_first(seen: Sequence[Observation], weights: Floats) -> list[int]:
@@ -327,16 +313,10 @@ def _server_replay(server: str, changes: Sequence[_Change], prior: _Effect) -> S
     means, weights = _by_session(changes)
     before, after = weights @ means
     strength = _strength(_effect(changes), prior)
-    return ServerReplay(
-        server,
-        requests=len(changes),
-        sessions=len(means),
-        before=float(before),
-        after=float(after),
-        p=_p_value(weights * (means[:, 1] - means[:, 0])),
-        strength=strength,
-        verdict="live" if strength > 0 else "shadow",
-    )
+    p = _p_value(weights * (means[:, 1] - means[:, 0]))
+    verdict = "live" if strength > 0 else "shadow"
+    ndcg = float(before), float(after)
+    return ServerReplay(server, len(changes), len(means), *ndcg, p, strength, verdict)
 
 
 def _strength(own: _Effect, prior: _Effect) -> float:
@@ -356,9 +336,7 @@ class _LessonArrays:
     def __init__(self, lessons: Sequence[Lesson]) -> None:
         self._lessons = lessons
         self.places = {lesson.tool: place for place, lesson in enumerate(lessons)}
-        self.tools = LearnedTools.of(
-            {place: (each.support, each.vectors) for place, each in enumerate(lessons)}
-        )
+        self.tools = LearnedTools.of({n: (e.support, e.vectors) for n, e in enumerate(lessons)})
         requests = {each.decision: each for lesson in lessons for each in lesson.examples}
         self.keys = np.array([each.by for each in requests.values()])
         self.sessions = np.array([each.session for each in requests.values()])
