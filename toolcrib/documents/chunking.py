@@ -27,8 +27,6 @@ from toolcrib.extras import import_extra
 TextKind: TypeAlias = Literal["markdown", "text", "pages"]
 """Kind of a text; each page of `pages` ends with a form feed."""
 
-_Splitter: TypeAlias = Callable[[str], list[tuple[int, str]]]
-"""Function that splits a text into chunks, each with its start."""
 
 CUTTING_LEVEL = 3
 """Headings down to this level start a new part; deeper headings only go into titles."""
@@ -90,18 +88,13 @@ class _Heading:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """Text below a cutting heading, up to the next cutting heading."""
-
-    head: _Heading
-    deeper: Sequence[_Heading]
-    end: int
+DOCUMENTS_EXTRA = "reading documents", "docs"
+"""Feature, and the extra that it needs."""
 
 
-def require_docs() -> Any:
-    """Import the splitter of the extra `docs`."""
-    return import_extra("semantic_text_splitter", "reading documents", "docs")
+def require_docs(module: str = "semantic_text_splitter") -> Any:
+    """Import a module of the extra `docs`, by default the splitter."""
+    return import_extra(module, *DOCUMENTS_EXTRA)
 
 
 def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Iterator[Part]:
@@ -127,10 +120,10 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
     # The document's title is treated as a heading at its start.
     headings = [_Heading(1, title, 0, 0), *_headings(text, kind)]
     text = text.replace("\f", "\n") if kind == "pages" else text
-    for section in _sections(headings, len(text)):
-        deeper = deque(section.deeper)
-        path = _path_to(path, section.head)
-        for start, end in _windows(text, section.head.end, section.end):
+    for head, below, section_end in _sections(headings, len(text)):
+        deeper = deque(below)
+        path = _path_to(path, head)
+        for start, end in _windows(text, head.end, section_end):
             for begin, chunk in _chunks(chunks, text, start, end):
                 while deeper and deeper[0].start < begin:
                     path = _path_to(path, deeper.popleft())
@@ -138,11 +131,14 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
                     yield Part(chunk, tuple(h.title for h in path if h.title), begin)
 
 
-def _sections(headings: Sequence[_Heading], end: int) -> Iterator[_Section]:
+def _sections(
+    headings: Sequence[_Heading], end: int
+) -> Iterator[tuple[_Heading, Sequence[_Heading], int]]:
+    """Yield each cutting heading, the deeper headings below it, and the end of its text."""
     cuts = [i for i, heading in enumerate(headings) if heading.level <= CUTTING_LEVEL]
-    for cut, following in zip(cuts, [*cuts[1:], len(headings)], strict=True):
+    for cut, following in pairwise([*cuts, len(headings)]):
         until = headings[following].start if following < len(headings) else end
-        yield _Section(headings[cut], headings[cut + 1 : following], until)
+        yield headings[cut], headings[cut + 1 : following], until
 
 
 def _path_to(path: Sequence[_Heading], heading: _Heading) -> list[_Heading]:
@@ -160,7 +156,9 @@ def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
-def _chunks(splitter: _Splitter, text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
+def _chunks(
+    splitter: Callable[[str], list[tuple[int, str]]], text: str, start: int, end: int
+) -> Iterator[tuple[int, str]]:
     """Yield start and text of each chunk of a slice; none ends with a lead-in to the next.
 
     A lead-in stays where it is if nothing of what it announces fits beside it.

@@ -26,13 +26,11 @@ from xml.etree import ElementTree as ET
 
 from pydantic_core import from_json
 
-from toolcrib.documents.chunking import TextKind
+from toolcrib.documents.chunking import TextKind, require_docs
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.extras import import_extra, quiet_loggers
+from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import is_list, is_object
 from toolcrib.indexers.readers.parsing import parse_yaml
-
-DOCUMENTS_FEATURE, DOCUMENTS_EXTRA = "reading documents", "docs"
 
 Kind: TypeAlias = Literal["markdown", "rst", "html", "text", "pdf", "docx", "notebook", "source"]
 
@@ -152,7 +150,7 @@ def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[st
     if convert := _BINARY_CONVERSIONS.get(kind):
         return convert(content)
     if kind == "html" and not charset:
-        detector = _import_docs("bs4.dammit").EncodingDetector
+        detector = require_docs("bs4.dammit").EncodingDetector
         charset = detector.find_declared_encoding(content, is_html=True)
     text = _decode(content, charset)
     if kind == "html":
@@ -264,29 +262,22 @@ MAX_REPEATED_CELLS = 50
 _IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
 
 
-def _import_docs(module: str) -> Any:
-    """Import a module of the extra `docs`; raises MissingExtraError without the extra."""
-    return import_extra(module, DOCUMENTS_FEATURE, DOCUMENTS_EXTRA)
-
-
 def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[str, str]:
     """Markdown of a page's main part, and the page's title.
 
     `first_row_is_head` applies to tables without a marked head row.
     """
     with _conversion_errors("HTML"):
-        library = _import_docs("bs4")
+        library = require_docs("bs4")
         soup = library.BeautifulSoup(html, "html.parser")
         title = soup.title.get_text() if soup.title else ""
         mains = soup.find_all("main") or soup.select("[role=main]")
         body = mains[0] if len(mains) == 1 else soup.body or soup
         # A link without text is a heading's anchor to itself.
-        links: list[Any] = [
-            link
-            for link in body.select(_IN_HEADING)
-            if not (link.find("img") or any(map(str.isalnum, link.get_text())))
-        ]
-        for element in [*links, *body.select(_SKIPPED_ELEMENTS)]:
+        for link in body.select(_IN_HEADING):
+            if not (link.find("img") or any(map(str.isalnum, link.get_text()))):
+                link.decompose()
+        for element in body.select(_SKIPPED_ELEMENTS):
             element.decompose()
         _fit_tables(body)
         for string in body.find_all(string=_WHITE_SPACE_RUN):
@@ -344,7 +335,7 @@ def _span(cell: Any, direction: str) -> int:
 
 def _markdown(element: Any, *, first_row_is_head: bool) -> str:
     """Markdown of parsed HTML; plain text if it is nested too deeply."""
-    library = _import_docs("markdownify")
+    library = require_docs("markdownify")
     # No escapes: `get_user` must be found and quoted as `get_user`.
     as_written = {"escape_asterisks": False, "escape_underscores": False}
     converter = _markdown_converter(library.MarkdownConverter)(
@@ -394,7 +385,7 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
     No other file is read. Directives and roles of Sphinx keep their text: a directive its arguments
     and body, a role its text.
     """
-    core = _import_docs("docutils.core")
+    core = require_docs("docutils.core")
     with _conversion_errors("reStructuredText"):
         with _docutils_lock, _any_directive_known():
             tree = core.publish_doctree(text, settings_overrides=_SETTINGS)
@@ -406,18 +397,14 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
 def _docx_to_markdown(content: bytes) -> tuple[str, str]:
     """Markdown of a Word document, and no title; headings are those of Word's own styles."""
     with _conversion_errors("DOCX"):
-        mammoth = _import_docs("mammoth")
+        mammoth = require_docs("mammoth")
         html = mammoth.convert_to_html(
             _with_equations(content),
             # Pictures are dropped, and their alternative texts kept.
-            convert_image=mammoth.images.img_element(_without_picture),
+            convert_image=mammoth.images.img_element(lambda _image: {"src": ""}),
         ).value
         # Word marks a head row only if it is repeated on each page.
         return _html_to_markdown(html, first_row_is_head=True)[0], ""
-
-
-def _without_picture(_image: object) -> dict[str, str]:
-    return {"src": ""}
 
 
 def _with_equations(content: bytes) -> BytesIO:
@@ -429,9 +416,8 @@ def _with_equations(content: bytes) -> BytesIO:
             raise ValueError(f"unpacks to {size:,} bytes; {MAX_UNPACKED_BYTES:,} are read at most")
         for each in texts:
             part = packed.read(each)
-            plain.writestr(
-                each.filename, _repair_part(part) if _NEEDS_REPAIR.search(part) else part
-            )
+            repaired = _repair_part(part) if _NEEDS_REPAIR.search(part) else part
+            plain.writestr(each.filename, repaired)
     made.seek(0)
     return made
 
@@ -511,7 +497,7 @@ def _pdf_to_text(content: bytes) -> tuple[str, str]:
     """Text of a PDF, with a form feed after each page, and no title; empty for a scanned PDF."""
     with _conversion_errors("PDF"):
         # Not markitdown, which mistakes the prose of many PDFs for tables and joins words.
-        return _import_docs("pdfminer.high_level").extract_text(BytesIO(content)), ""
+        return require_docs("pdfminer.high_level").extract_text(BytesIO(content)), ""
 
 
 _BINARY_CONVERSIONS: dict[Kind, Callable[[bytes], tuple[str, str]]] = {
@@ -574,7 +560,7 @@ _docutils_lock = Lock()
 
 def _keep_words(tree: Any) -> None:
     """Replace nodes that the writer would drop, or read files for, by their text."""
-    nodes = _import_docs("docutils.nodes")
+    nodes = require_docs("docutils.nodes")
     for message in list(tree.findall(nodes.system_message)):
         quoted = [child for child in message.children if isinstance(child, nodes.literal_block)]
         if message["level"] >= MIN_DROPPED_LEVEL and quoted and message.parent is not None:
@@ -589,7 +575,7 @@ def _keep_words(tree: Any) -> None:
 @contextmanager
 def _any_directive_known() -> Generator[None]:
     """Let docutils accept every directive, every role, and every option of a directive."""
-    rst = _import_docs("docutils.parsers.rst")
+    rst = require_docs("docutils.parsers.rst")
     directives, roles = rst.directives, rst.roles
     find_directive, find_role = directives.directive, roles.role
     any_directive = _any_directive()
@@ -620,8 +606,8 @@ class _AnyOption(dict[str, Callable[[str | None], Any]]):
 
 
 def _any_directive() -> Any:
-    nodes = _import_docs("docutils.nodes")
-    base: Any = _import_docs("docutils.parsers.rst").Directive
+    nodes = require_docs("docutils.nodes")
+    base: Any = require_docs("docutils.parsers.rst").Directive
 
     class AnyDirective(base):
         optional_arguments = 1
@@ -641,7 +627,7 @@ def _any_directive() -> Any:
 
 def _any_role(_name: str, _raw: str, text: str, *_where: Any, **_more: Any) -> Any:
     """Text of a role: the title of `title <target>`, the name of `~name`."""
-    nodes = _import_docs("docutils.nodes")
+    nodes = require_docs("docutils.nodes")
     plain = nodes.unescape(text)
     title, opening, target = plain.rpartition("<")
     is_titled = title.strip() and opening and target.find(">") == len(target) - 1

@@ -20,12 +20,11 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Self
 
-from toolcrib.documents.chunking import Part, split
-from toolcrib.documents.loading import DOCUMENTS_EXTRA, DOCUMENTS_FEATURE, load
+from toolcrib.documents.chunking import DOCUMENTS_EXTRA, Part, split
+from toolcrib.documents.loading import load
 from toolcrib.errors import MissingExtraError, SourceError
 
 MAX_IDLE_PROCESSES = 1
@@ -105,7 +104,7 @@ class Converters:
         finally:
             self._release(process, is_bloated=answer["worn"])
         if "missing" in answer:
-            raise MissingExtraError(DOCUMENTS_FEATURE, DOCUMENTS_EXTRA)
+            raise MissingExtraError(*DOCUMENTS_EXTRA)
         if "refused" in answer:
             raise SourceError(name, "", answer["refused"])
         return [Part(text, tuple(title), start) for text, title, start in answer["parts"]]
@@ -246,10 +245,9 @@ def _convert(
     try:
         loaded = load(content, name, kind, charset)
         for part in split(loaded.text, loaded.kind, max_tokens, title=loaded.title):
-            size += sum(map(len, chain((part.text,), part.title)))
+            size += sum(map(len, (part.text, *part.title)))
             if size > text_chars:
-                reason = f"holds more than {text_chars:,} characters of text; split it"
-                return {"refused": reason}
+                return {"refused": f"holds more than {text_chars:,} characters of text; split it"}
             parts.append((part.text, part.title, part.start))
     except SourceError as error:
         return {"refused": error.reason}

@@ -24,11 +24,7 @@ from toolcrib.documents.loading import (
     kind_of_name,
     kind_of_type,
 )
-from toolcrib.documents.processes import (
-    DEFAULT_CONVERSION_LIMITS,
-    ConversionLimits,
-    Converters,
-)
+from toolcrib.documents.processes import DEFAULT_CONVERSION_LIMITS, ConversionLimits, Converters
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
@@ -69,10 +65,9 @@ class RawDocument:
         `timeout_s` replaces the converters' time limit if it is lower.
         """
         given = {"name": self.path, "kind": self.kind, "charset": self.charset}
+        given |= {"max_tokens": max_tokens}
         try:
-            parts = converters.convert(
-                self.content, {**given, "max_tokens": max_tokens}, timeout_s=timeout_s
-            )
+            parts = converters.convert(self.content, given, timeout_s=timeout_s)
         except (SourceError, MissingExtraError) as error:
             reason = error.reason if isinstance(error, SourceError) else str(error)
             yield Refusal(self.source, "", reason)
