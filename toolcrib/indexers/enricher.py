@@ -110,9 +110,7 @@ class Question:
             {"name": each.name, "description": each.description[:MAX_SIBLING_CHARS]}
             for each in self.siblings
         ]
-        server_tools = {
-            each.id: each.description[:MAX_SERVER_TOOL_CHARS] for each in self.server_tools
-        }
+        server_tools = {e.id: e.description[:MAX_SERVER_TOOL_CHARS] for e in self.server_tools}
         parts = {"tool": tool, "siblings": siblings, "server_tools": server_tools}
         data = json.dumps(parts, ensure_ascii=False, indent=1)
         return Message(role="system", content=ENRICHMENT_PROMPT), Message(content=data)

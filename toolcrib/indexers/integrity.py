@@ -41,11 +41,8 @@ def find_faults(
             except (ValueError, KeyError, TypeError) as error:
                 yield named, f"cannot be read: {type(error).__name__}"
                 continue
-            wrong = [
-                name
-                for name in sorted({*made.payload, *record.payload})
-                if made.payload.get(name) != record.payload.get(name)
-            ]
+            names = sorted({*made.payload, *record.payload})
+            wrong = [n for n in names if made.payload.get(n) != record.payload.get(n)]
             if wrong or record.id != point_id(made.id):
                 yield named, f"differs from its text: {', '.join(wrong) or 'its number'}"
             else:

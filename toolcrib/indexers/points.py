@@ -88,6 +88,7 @@ def lexical_counts(
     counts: Counter[str] = Counter()
     written = spec.enrichment or Enrichment()
     requests = spec.success_examples or written.examples
+    parameters = " ".join(_schema_words(spec.input_schema))[:MAX_ENCODED_CHARS]
     name = encoder.terms(spec.name)
     if prefix and tuple(name[: len(prefix)]) == tuple(prefix) and len(name) > len(prefix):
         name = name[len(prefix) :]
@@ -95,10 +96,7 @@ def lexical_counts(
         (name, weights.name),
         (encoder.terms(spec.server), weights.server),
         (encoder.terms(clean(_full_description(spec)[:MAX_ENCODED_CHARS])), weights.description),
-        (
-            encoder.terms(clean(" ".join(_schema_words(spec.input_schema))[:MAX_ENCODED_CHARS])),
-            weights.parameters,
-        ),
+        (encoder.terms(clean(parameters)), weights.parameters),
         (encoder.terms(" ".join((spec.category, *spec.tags))), weights.category),
         (encoder.terms(clean(" ".join(requests)[:MAX_ENCODED_CHARS])), weights.examples),
         (encoder.terms(clean(written.purpose)), PURPOSE_TERMS),
@@ -128,9 +126,8 @@ def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """
     prefix: tuple[str, ...] = ()
     while len(names) >= MIN_TOOLS_SHARING_PREFIX:
-        heads = Counter(
-            tuple(name[: len(prefix) + 1]) for name in names if len(name) > len(prefix) + 1
-        )
+        size = len(prefix) + 1
+        heads = Counter(tuple(name[:size]) for name in names if len(name) > size)
         head, count = heads.most_common(1)[0] if heads else ((), 0)
         if count < 0.9 * len(names) or head[: len(prefix)] != prefix:
             break

@@ -76,9 +76,12 @@ class _Plan(Generic[_Item]):
                 self.unchanged.append(item_id)
 
     def prepare_all(
-        self, prepare: Callable[[_Item], _Result], refusal: Callable[[_Item, SpecError], Refusal]
+        self, prepare: Callable[[_Item], _Result], place: Callable[[_Item], tuple[str, str]]
     ) -> list[_Result]:
-        """Prepare the items to write; refuse items with texts that no store can keep."""
+        """Prepare the items to write; refuse items with texts that no store can keep.
+
+        `place` is the source and the place of an item.
+        """
         made: list[_Result] = []
         for ids in (self.added, self.changed):
             for item_id in list(ids):
@@ -86,7 +89,7 @@ class _Plan(Generic[_Item]):
                     made.append(prepare(self.items[item_id]))
                 except SpecError as error:
                     ids.remove(item_id)
-                    self.refused.append(refusal(self.items[item_id], error))
+                    self.refused.append(Refusal(*place(self.items[item_id]), str(error)))
         return made
 
     def prune(
@@ -276,10 +279,8 @@ def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _
 def is_current(store: Store, specs: Sequence[ToolSpec], where: Filter) -> bool:
     """True if the stored tools that match a filter are these, and no run was interrupted."""
     given = {spec.id: _as_stored(spec) for spec in specs}
-    return (
-        _stored_tools(store, [where]) == given
-        and not NamePrefixes.from_meta(store.read_meta()).stale
-    )
+    prefixes = NamePrefixes.from_meta(store.read_meta())
+    return _stored_tools(store, [where]) == given and not prefixes.stale
 
 
 IDS_PER_REQUEST, GROUPS_PER_REQUEST = 1_000, 64
@@ -369,7 +370,7 @@ class ToolSync:
         prefixes = self._prefixes(before, plan, known)
         drafts = plan.prepare_all(
             lambda spec: draft(spec, self._lexical, self._weights, prefixes.of(_group(spec))),
-            lambda spec, error: Refusal("", spec.id, str(error)),
+            lambda spec: ("", spec.id),
         )
         self._store.write_meta(prefixes.changes_since(before))
         self._writer.apply(drafts, plan.removed, progress)
@@ -553,9 +554,7 @@ class PassageSync:
         plan = _diff_passages(entries, known)
         drafts = plan.prepare_all(
             lambda passage: draft_passage(passage, self._lexical),
-            lambda passage, error: Refusal(
-                passage.document, f"part {passage.position + 1}", str(error)
-            ),
+            lambda passage: (passage.document, f"part {passage.position + 1}"),
         )
         _plan_passage_removals(plan, known, prune)
         self._writer.apply(drafts, plan.removed, progress)

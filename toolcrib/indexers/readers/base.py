@@ -141,9 +141,8 @@ class Source:
         if len(content) > MAX_SOURCE_BYTES:
             size = self.path.stat().st_size if self.path else 0
             raise self.error(
-                f"larger than {MAX_SOURCE_BYTES:,} bytes ({size:,} on disk), which "
-                "is the most that is read as one document: split it, or write one tool a line "
-                "(.jsonl)"
+                f"larger than {MAX_SOURCE_BYTES:,} bytes ({size:,} on disk), which is the most that"
+                " is read as one document: split it, or write one tool a line (.jsonl)"
             )
         try:
             text = decode(content)
@@ -418,10 +417,8 @@ def _is_definition(tool: dict[str, Any]) -> bool:
             if not tool.keys() <= OWN_FIELDS | SHARED_FIELDS:
                 own -= AMBIGUOUS_FIELDS
             return bool(own) and isinstance(tool.get("server") or "", str)
-        case "function":
-            return _is_function(tool)
-        case None:
-            return False
+        case dialect:
+            return dialect == "function" and _is_function(tool)
 
 
 def _is_function(tool: dict[str, Any]) -> bool:
@@ -455,9 +452,8 @@ def dialects_in(source: Source) -> set[Dialect]:
     if source.sample is None:
         return set()
     where, values = _tool_list(source.sample)
-    tools = [
-        tool for each in values for _, tool in _definitions_within("", each) if is_object(tool)
-    ]
+    definitions = (tool for each in values for _, tool in _definitions_within("", each))
+    tools = list(filter(is_object, definitions))
     is_other = where is None and other_kind(source.sample) != ""
     if is_other or (source.path is not None and not any(map(_is_definition, tools))):
         return set()
@@ -621,16 +617,13 @@ def _check_is_visible(spec: ToolSpec) -> None:
         for position, character in enumerate(value):
             if unicodedata.category(character) in HIDDEN_CATEGORIES:
                 name = unicodedata.name(character, "control character")
-                raise ValueError(
-                    f"{field}: invisible character U+{ord(character):04X} ({name}) "
-                    f"at position {position}; remove it"
-                )
+                found = f"invisible character U+{ord(character):04X} ({name})"
+                raise ValueError(f"{field}: {found} at position {position}; remove it")
 
 
 def _in_words(detail: ErrorDetails) -> str:
-    field = "".join(
-        f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]
-    ).removeprefix(".")
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"])
+    field = "".join(steps).removeprefix(".")
     match detail["type"]:
         case "missing":
             return f"{field}: missing"

@@ -245,10 +245,8 @@ def _child_value(value: Any, key: str) -> Any:
 
 
 def _placeholder(reference: str, why: str, target: Any) -> dict[str, Any]:
-    cut: dict[str, Any] = {
-        "type": "object",
-        "description": f"{unquote(reference.rpartition('/')[2])} ({why})",
-    }
+    name = unquote(reference.rpartition("/")[2])
+    cut: dict[str, Any] = {"type": "object", "description": f"{name} ({why})"}
     if is_object(target) and target.get("type") == "array":
         # OpenAI refuses an array without items.
         return {**cut, "type": "array", "items": {"type": "object"}}

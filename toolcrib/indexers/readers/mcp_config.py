@@ -347,11 +347,8 @@ def config_schema() -> dict[str, Any]:
     known |= dict.fromkeys((*INCLUDE_NAMES, *EXCLUDE_NAMES), TOOL_NAMES.json_schema())
     known[OVERLAY_KEY] = Overlay.model_json_schema()
     servers = {"type": "object", "additionalProperties": entry}
-    return {
-        "title": "McpServers",
-        "type": "object",
-        "properties": {"mcpServers": servers, "servers": servers},
-    }
+    properties = {"mcpServers": servers, "servers": servers}
+    return {"title": "McpServers", "type": "object", "properties": properties}
 
 
 def variables_of(value: Any) -> Iterator[str]:
@@ -566,11 +563,8 @@ def _target(entry: _Entry, transport: _Transport | None, expander: Expander) -> 
 
 def _texts(where: str, values: Mapping[str, Scalar | None], expander: Expander) -> dict[str, str]:
     """Expand the values as texts; null means unset, as in VS Code."""
-    return {
-        key: expander.text(f"{where}.{key}", _as_text(value))
-        for key, value in values.items()
-        if value is not None
-    }
+    given = {key: _as_text(value) for key, value in values.items() if value is not None}
+    return {key: expander.text(f"{where}.{key}", value) for key, value in given.items()}
 
 
 def _as_text(value: Scalar) -> str:

@@ -154,9 +154,7 @@ def is_closed(error: MCPError) -> bool:
 
 async def list_pages(session: ClientSession, state: SessionState, max_pages: int) -> None:
     """Request every page of tools; a `Tap` on the session's stream puts them into `state`."""
-    await follow_cursors(
-        "tools/list", lambda page: session.list_tools(params=page), state, max_pages
-    )
+    await follow_cursors("tools/list", lambda p: session.list_tools(params=p), state, max_pages)
 
 
 async def follow_cursors(
@@ -225,12 +223,11 @@ class Tap:
             self._state.unreadable.append(item)
             return item
         message = item.message
-        if not isinstance(message, JSONRPCResponse) or not isinstance(
-            message.result.get("tools"), list
-        ):
+        result = message.result if isinstance(message, JSONRPCResponse) else {}
+        if not isinstance(result.get("tools"), list):
             return item
-        self._state.tools.extend(message.result["tools"])
-        emptied = message.model_copy(update={"result": {**message.result, "tools": []}})
+        self._state.tools.extend(result["tools"])
+        emptied = message.model_copy(update={"result": {**result, "tools": []}})
         return replace(item, message=emptied)
 
 

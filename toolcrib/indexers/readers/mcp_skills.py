@@ -82,11 +82,10 @@ async def _fetch_files(session: ClientSession, entry: dict[str, Any]) -> dict[st
     try:
         files: dict[str, str | None] = {}
         left = MAX_SKILL_CHARS
-        for path, file in sorted(
-            _listed_files(entry).items(), key=lambda item: item[0] != SKILL_FILE
-        ):
-            is_main, size = path == SKILL_FILE, file["size"]
-            fits = is_main or size <= min(MAX_SKILL_FILE_BYTES, left)
+        listed = _listed_files(entry)
+        for path in sorted(listed, key=lambda path: path != SKILL_FILE):
+            file, is_main = listed[path], path == SKILL_FILE
+            fits = is_main or file["size"] <= min(MAX_SKILL_FILE_BYTES, left)
             files[path] = await _text(session, file) if fits else None
             left -= 0 if is_main else len(files[path] or "")
     except (ValueError, KeyError, TypeError) as error:
@@ -110,12 +109,11 @@ async def _text(session: ClientSession, file: Mapping[str, Any]) -> str | None:
     from mcp.types import TextResourceContents
 
     contents = (await session.read_resource(file["uri"])).contents
-    content = b"".join(
-        each.text.encode()
-        if isinstance(each, TextResourceContents)
-        else base64.b64decode(each.blob)
-        for each in contents
+    parts = (
+        e.text.encode() if isinstance(e, TextResourceContents) else base64.b64decode(e.blob)
+        for e in contents
     )
+    content = b"".join(parts)
     if (file_digest(content), len(content)) != (file["digest"], file["size"]):
         raise ValueError(f"{file['uri']} does not have the digest that the server lists")
     try:

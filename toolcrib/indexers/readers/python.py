@@ -89,10 +89,8 @@ def read_objects(source: str, found: Any, server: str | None) -> Reading:
             items = [Refusal(source, place, _with_label(name, tool, str(error)))]
         except Exception as error:  # noqa: BLE001 -- what an object says of itself is anyone's code
             items = [Refusal(source, place, f"cannot be inspected: {_first_line(error)}")]
-        yield from (
-            replace(item, place=item.place or place) if isinstance(item, Refusal) else item
-            for item in items
-        )
+        for item in items:
+            yield replace(item, place=item.place or place) if isinstance(item, Refusal) else item
 
 
 def _with_label(name: str | None, tool: Any, reason: str) -> str:
@@ -169,9 +167,7 @@ def _import_module(source: Source, name: str) -> ModuleType:
             return _run(path) if path else importlib.import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- it is code that anyone wrote
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [
-            frame.lineno for frame in frames if path and frame.filename == str(path.absolute())
-        ]
+        lines = [f.lineno for f in frames if path and f.filename == str(path.absolute())]
         place = f"line {lines[-1]}" if lines else ""
         raise source.error(f"cannot be imported: {type(error).__name__}: {error}", place) from None
 
@@ -306,10 +302,8 @@ def _self_contained(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         made = make()
     except Exception as error:  # noqa: BLE001 -- annotations are code that anyone wrote
         raise ValueError(f"no schema can be made of its signature: {_first_line(error)}") from None
-    return map_schemas(
-        References(made).write_out(made),
-        lambda schema: {key: value for key, value in schema.items() if key != "title"},
-    )
+    written = References(made).write_out(made)
+    return map_schemas(written, lambda schema: {k: v for k, v in schema.items() if k != "title"})
 
 
 def _first_line(error: Exception) -> str:

@@ -94,8 +94,7 @@ def tool_entries(source: ToolSource, server: str | None, format: str | None) -> 
     """
     if isinstance(source, str | Path):
         name = str(source)
-        for item in read_source(name, format=format, server=server):
-            yield name, item
+        yield from ((name, item) for item in read_source(name, format=format, server=server))
     elif isinstance(source, ReadSources):
         yield from cast("Iterable[Entry]", source.entries)
     elif isinstance(source, COLLECTION_TYPES):
@@ -131,8 +130,7 @@ def _object_entries(source: Any, server: str | None, format: str | None) -> Iter
     else:
         from toolcrib.indexers.readers.python import read_objects
 
-        for item in read_objects(name, source, server):
-            yield name, item
+        yield from ((name, item) for item in read_objects(name, source, server))
 
 
 def read_data(
@@ -145,15 +143,10 @@ def read_data(
     """
     if content == []:
         return
-    names = ", ".join(formats(sent=True))
     known = [reader for reader in readers() if not reader.reaches_out]
-    yield from _read(
-        Source.of_document(name, content),
-        known,
-        format,
-        server,
-        lambda _: f"not a shape that is known; say which `format`: {names}",
-    )
+    names = ", ".join(formats(sent=True))
+    unknown = f"not a shape that is known; say which `format`: {names}"
+    yield from _read(Source.of_document(name, content), known, format, server, lambda _: unknown)
 
 
 def is_known_data(content: Any) -> bool:
@@ -211,16 +204,13 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
         else:
             yield from _read(source, readers(), format_name, server, _unknown_format_reason)
     if hidden:
-        names = ", ".join(hidden[:MAX_SHOWN_FOLDERS])
-        more = (
-            f" and {len(hidden) - MAX_SHOWN_FOLDERS:,} more" if hidden[MAX_SHOWN_FOLDERS:] else ""
-        )
+        names, left = ", ".join(hidden[:MAX_SHOWN_FOLDERS]), len(hidden) - MAX_SHOWN_FOLDERS
+        more = f" and {left:,} more" if left > 0 else ""
         yield Refusal(str(folder), "", f"passed over: {names}{more}; name by itself what to read")
     if empty:
         endings = ", ".join(sorted(DATA_SUFFIXES))
-        yield Refusal(
-            str(folder), "", f"the folder holds no file that ends in {endings}, and no {SKILL_FILE}"
-        )
+        reason = f"the folder holds no file that ends in {endings}, and no {SKILL_FILE}"
+        yield Refusal(str(folder), "", reason)
 
 
 def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:

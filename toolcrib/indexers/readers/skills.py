@@ -103,9 +103,7 @@ def _parse_front_matter(text: str) -> Any:
     try:
         return parse_yaml(text)
     except ValueError:
-        quoted = PLAIN_TEXT.sub(
-            lambda found: f"{found[1]}: {json.dumps(' '.join(found[2].split()))}", text
-        )
+        quoted = PLAIN_TEXT.sub(lambda m: f"{m[1]}: {json.dumps(' '.join(m[2].split()))}", text)
         with suppress(ValueError):
             return parse_yaml(quoted)
         raise

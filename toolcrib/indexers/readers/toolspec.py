@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
+from toolcrib.errors import did_you_mean
 from toolcrib.indexers.readers.base import Reading, Source, dialects_in, refuse_foreign, specs_in
 from toolcrib.records import ToolSpec
 
@@ -52,10 +53,6 @@ def _fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
 
 
 def _misspelt(tool: dict[str, Any]) -> str:
-    mistakes = [
-        f"unknown field {key!r}; did you mean {near[0]!r}?"
-        for key in tool
-        if key not in TOOL_SPEC_FIELDS
-        and (near := get_close_matches(key.lower(), TOOL_SPEC_FIELDS, 1, 0.8))
-    ]
-    return " ".join(mistakes)
+    unknown = [key for key in tool if key not in TOOL_SPEC_FIELDS]
+    near = {key: get_close_matches(key.lower(), TOOL_SPEC_FIELDS, 1, 0.8) for key in unknown}
+    return " ".join(f"unknown field {k!r}{did_you_mean(f)}" for k, f in near.items() if f)
