@@ -380,11 +380,7 @@ def _markdown_converter(base: Any) -> Any:
 
 
 def _rst_to_markdown(text: str) -> tuple[str, str]:
-    """Markdown of reStructuredText, and no title, as the text has it.
-
-    No other file is read. Directives and roles of Sphinx keep their text: a directive its arguments
-    and body, a role its text.
-    """
+    """Markdown of reStructuredText, and no title, as the text has it; no other file is read."""
     core = require_docs("docutils.core")
     with _conversion_errors("reStructuredText"):
         with _docutils_lock, _any_directive_known():

@@ -126,8 +126,6 @@ class Converters:
 
 
 class _Process:
-    """Handle of one converting process."""
-
     def __init__(self, memory_bytes: int) -> None:
         # With our module path, so that it finds the same packages, and not files in its folder.
         program = _PROGRAM.format(path=[each for each in sys.path if each], memory=memory_bytes)
@@ -143,7 +141,7 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-        """True if the process runs."""
+
         return self._process.poll() is None
 
     def ask(self, content: bytes, request: dict[str, Any], allowed_s: float) -> dict[str, Any]:
@@ -172,7 +170,7 @@ class _Process:
             timer.cancel()
 
     def end(self) -> None:
-        """Kill the process."""
+
         self._process.kill()
         with suppress(OSError):  # unsent data cannot be flushed
             self._process.__exit__(None, None, None)

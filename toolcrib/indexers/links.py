@@ -249,10 +249,7 @@ _FOLLOW_UP_LEAD = re.compile(
 
 
 def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list[tuple[str, str]]:
-    """Names of tools that the texts recommend to use first, each with the parameter it is for.
-
-    The parameter is empty for the whole tool. Only words that look like identifiers are names.
-    """
+    """Names of tools to use first, by the texts, each with its parameter ("" for the tool)."""
     found: dict[str, str] = {}
     for each in parameters:
         text = each.description[:MAX_LINK_TEXT_CHARS]

@@ -109,7 +109,7 @@ class _Plan(Generic[_Item]):
             self.removed.extend(doomed)
 
     def report(self) -> IndexReport:
-        """Report of the run."""
+
         names = ("added", "changed", "removed", "unchanged", "refused", "copies")
         return IndexReport(**{name: tuple(getattr(self, name)) for name in names})
 
@@ -249,8 +249,6 @@ Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
 
 
 class _StoredTool(NamedTuple):
-    """Fields of a stored tool that a run compares."""
-
     digest: str
     kind: str
     server: str
@@ -519,8 +517,6 @@ PassageEntry: TypeAlias = tuple[str, Passage | Refusal]
 
 
 class _StoredPassage(NamedTuple):
-    """Fields of a stored passage that a run compares."""
-
     digest: str
     collection: str
     document: str

@@ -182,10 +182,7 @@ def _lesson(
 
 
 def _farthest_first(seen: Sequence[Observation], weights: Floats) -> list[int]:
-    """Indexes of the examples: the newest, then always the one least like the chosen ones.
-
-    No session gives more than a fifth of the examples, no key more than half.
-    """
+    """Indexes of the examples: the newest, then always the one least like the chosen ones."""
     if not seen:
         return []
     vectors = np.stack([each.vector for each in seen])

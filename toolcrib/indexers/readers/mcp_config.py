@@ -116,8 +116,7 @@ def fits_any(name: str, patterns: Iterable[str]) -> bool:
 def _tool_filter(raw: Mapping[str, Any], problems: list[str], warnings: list[str]) -> ToolFilter:
     """Read the filter of an entry; a key that cannot be read is a problem, and never ignored.
 
-    An ignored key would switch on tools that the file switches off. An unknown key that ends in
-    `Tools` may be meant as a filter, and gives a warning.
+    An ignored key would switch on tools that the file switches off.
     """
     include: list[tuple[str, ...]] = []
     exclude: list[str] = []
@@ -598,10 +597,7 @@ def _is_registry_entry(document: dict[str, Any]) -> bool:
 
 
 def _registry_server(document: dict[str, Any]) -> dict[str, Any]:
-    """Convert a server to an entry of an mcp.json: its remote URL if any, else a package.
-
-    Inputs that the publisher asks for come from the environment.
-    """
+    """Convert a server to an entry of an mcp.json: its remote URL if any, else a package."""
     for remote in _objects_with("url", document.get("remotes")):
         headers = _registry_inputs(remote.get("headers"))
         return {"type": remote.get("type"), "url": _template(remote["url"]), "headers": headers}

@@ -79,10 +79,8 @@ class OpenApiReader:
             raise source.error(f"must be an object, not {kind_of(document)}")
         version = document.get("openapi", document.get("swagger"))
         if not READABLE_VERSION.fullmatch(str(version)):
-            raise source.error(
-                f"version {version!r} is not known; 2.0 and 3.x are read",
-                "swagger" if "swagger" in document else "openapi",
-            )
+            field = "swagger" if "swagger" in document else "openapi"
+            raise source.error(f"version {version!r} is not known; 2.0 and 3.x are read", field)
         named = _server_name(document, source.stem) if server is None else server
         yield from _Operations(source, document, named).read()
 
@@ -100,8 +98,6 @@ def _server_name(document: dict[str, Any], stem: str) -> str:
 
 
 class _Operations:
-    """The operations of one document, read one by one."""
-
     def __init__(self, source: Source, document: dict[str, Any], server: str) -> None:
         self._source = source
         self._server = server
@@ -242,10 +238,7 @@ SCHEMA_PARTS = ("allOf", *UNIONS)
 
 
 class _Schemas:
-    """Schemas of one document, each written out and translated once.
-
-    `hidden` properties (`readOnly` in a request, `writeOnly` in an answer) are left out.
-    """
+    """Schemas of one document, each translated once, without properties of the flag `hidden`."""
 
     def __init__(self, references: References, hidden: str) -> None:
         self.references = references
@@ -254,10 +247,7 @@ class _Schemas:
         self._plain_schemas: dict[str, Any] = {}
 
     def plain(self, schema: Any) -> dict[str, Any]:
-        """Convert `schema` to JSON Schema, shared and not to be changed; {} for true or none.
-
-        Raises ValueError for a reference that cannot be followed.
-        """
+        """Convert `schema` to JSON Schema, shared and not to be changed; {} for true or none."""
         key = schema["$ref"] if is_reference(schema) and len(schema) == 1 else None
         if key in self._plain_schemas:
             return self._plain_schemas[key]
@@ -361,13 +351,10 @@ def _with_children(document: dict[str, Any]) -> dict[str, Any]:
 
     The children extend a copy of the schema without the union, under another name.
     """
-    components, definitions = document.get("components"), document.get("definitions")
-    if is_object(components) and is_object(schemas := components.get("schemas")):
-        united = {
-            **components,
-            "schemas": schemas | _united_schemas(schemas, "#/components/schemas/"),
-        }
-        document = {**document, "components": united}
+    components, definitions = object_of(document.get("components")), document.get("definitions")
+    if is_object(schemas := components.get("schemas")):
+        united = schemas | _united_schemas(schemas, "#/components/schemas/")
+        document = {**document, "components": {**components, "schemas": united}}
     if is_object(definitions):
         united = definitions | _united_schemas(definitions, "#/definitions/")
         document = {**document, "definitions": united}
@@ -378,13 +365,8 @@ def _united_schemas(schemas: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Schemas that replace parents with a discriminator, and their children."""
     bases = {name: _bases(schema, prefix) for name, schema in schemas.items()}
     ancestors = {name: _ancestors(name, bases) for name in schemas}
-    parents = [
-        name
-        for name in set[str]().union(*ancestors.values())
-        if is_object(parent := schemas.get(name))
-        and _tag_of(parent) is not None
-        and not _parts_of(parent, *UNIONS)
-    ]
+    extended = {n: object_of(schemas.get(n)) for n in set[str]().union(*ancestors.values())}
+    parents = [n for n, each in extended.items() if _tag_of(each) and not _parts_of(each, *UNIONS)]
     united: dict[str, Any] = {}
     for name in parents:
         schema, base = schemas[name], f"{name}{BASE_SUFFIX}"
@@ -404,10 +386,8 @@ def _united_schemas(schemas: dict[str, Any], prefix: str) -> dict[str, Any]:
     plain = {f"{prefix}{name}": {"$ref": f"{prefix}{name}{BASE_SUFFIX}"} for name in parents}
     for name, schema in (schemas | united).items():
         if any(base in parents for base in bases.get(name.removesuffix(BASE_SUFFIX), ())):
-            parts = [
-                plain.get(unquote(part["$ref"]), part) if is_reference(part) else part
-                for part in schema["allOf"]
-            ]
+            targets = (unquote(p["$ref"]) if is_reference(p) else "" for p in schema["allOf"])
+            parts = [plain.get(t, p) for t, p in zip(targets, schema["allOf"], strict=True)]
             united[name] = {**schema, "allOf": parts}
     return united
 
@@ -494,14 +474,9 @@ NOT_A_SCHEMA = frozenset(
 def _input_schema(
     schemas: _Schemas, path: str, shared: list[Any], operation: dict[str, Any]
 ) -> dict[str, Any]:
-    """Merge path-level parameters (`shared`), the operation's own and its body.
+    """Merge path-level parameters (`shared`), the operation's own and its body's properties.
 
-    What stands in the path without a declaration is a parameter too: a call needs its value.
-
-    A body's properties become parameters, also those of `then`, `else` and `dependentSchemas`,
-    none of which is required. A body that is no object, or that has `patternProperties` or a
-    property named like a parameter, becomes the property `body`. Raises ValueError for a broken
-    reference, and for a parameter without name or place.
+    A body that cannot be merged becomes the property `body`.
     """
     form = _Form(schemas)
     body: tuple[dict[str, Any], bool] | None = None
@@ -684,11 +659,8 @@ def _either(fields: list[Any]) -> Any:
     different = [field for index, field in enumerate(fields) if field not in fields[:index]]
     if len(different) == 1:
         return different[0]
-    values = [
-        field.get("enum", [field["const"]] if "const" in field else None)
-        for field in different
-        if is_object(field)
-    ]
+    objects = list(filter(is_object, different))
+    values = [f.get("enum", [f["const"]] if "const" in f else None) for f in objects]
     if len(values) < len(different) or not all(map(is_list, values)):
         return {"anyOf": different}
     same = {k: v for k, v in different[0].items() if all(each.get(k) == v for each in different)}

@@ -203,10 +203,6 @@ def _import_path(folder: Path) -> Generator[None]:
 
 
 def _langchain_fields(tool: Any) -> dict[str, Any]:
-    """Name, description, schema, tags and metadata of a LangChain tool.
-
-    Raises ValueError when its schema cannot be made.
-    """
     schema = _self_contained(lambda: _arguments_of(tool))
     if inspect.cleandoc(str(schema.get("description"))) == inspect.cleandoc(str(tool.description)):
         schema = {key: value for key, value in schema.items() if key != "description"}
@@ -220,13 +216,7 @@ def _langchain_fields(tool: Any) -> dict[str, Any]:
 
 
 def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    """Name, description and schema of a function, from its signature and docstring.
-
-    Parameters are described by `Field(description=...)`, a text in `Annotated`, or the
-    docstring (Google, reST or NumPy style), in this order.
-    Raises ValueError when an annotation cannot be resolved or written as JSON Schema, and
-    for parameters that cannot be passed by name.
-    """
+    """Fields of a function; parameters are described by a `Field`, a text, or the docstring."""
     # pydantic accepts a function here, although its annotations allow only types.
     taken: Any = _as_plain_function(function)
     schema = _self_contained(lambda: TypeAdapter[Any](taken).json_schema(schema_generator=_Schema))

@@ -214,11 +214,7 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
 
 
 def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
-    """Yield every data file below `folder`, sorted.
-
-    Hidden folders and installed packages are skipped; those that may have tools are named in
-    `hidden`.
-    """
+    """Yield every data file below `folder`, sorted; `hidden` gets the folders passed over."""
     unreadable: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=unreadable.append):
         if SKILL_FILE in files:
