@@ -70,7 +70,7 @@ MAX_CHAIN = 50
 """Most references that lead to references in a row; a longer chain is a circle."""
 
 
-class _TooLargeError(Exception):
+class _TooLargeError(ValueError):
     """The schema has too many values if it is written out this deeply."""
 
 
@@ -90,7 +90,7 @@ class _Walk:
             raise ValueError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
         self.values += 1
         if self.values > self.max_values:
-            raise _TooLargeError
+            raise _TooLargeError(f"the schema has more than {self.max_values:,} values")
 
 
 class References:
@@ -136,10 +136,7 @@ class References:
         self._scopes = [schema] if is_object(schema) else []
         schema = self.follow(schema)
         walk = _Walk(0, MAX_OWN_VALUES, top)
-        try:
-            copy = self._copy(schema, walk, 0)
-        except _TooLargeError:
-            raise ValueError(f"the schema has more than {MAX_OWN_VALUES:,} values") from None
+        copy = self._copy(schema, walk, 0)
         # From shallow to deep, as the cost of each attempt is bounded by its size.
         while walk.was_shortened and walk.max_references < MAX_REFERENCE_DEPTH:
             walk = _Walk(walk.max_references + 1, MAX_WRITTEN_OUT_VALUES, top)

@@ -255,7 +255,7 @@ class _Schemas:
         plain = map_schemas(self.references.write_out(schema), self._translate)
         if self._has_hidden:
             plain = map_schemas(map_schemas(plain, self._without_requirement), self._without_hidden)
-        plain = plain if is_object(plain) else {}
+        plain = object_of(plain)
         if key is not None:
             self._plain_schemas[key] = plain
         return plain
@@ -271,10 +271,9 @@ class _Schemas:
         return _without_required(schema, hidden) if hidden else schema
 
     def _without_hidden(self, schema: dict[str, Any]) -> dict[str, Any]:
-        if not (hidden := self._hidden_names(schema)):
-            return schema
+        hidden = self._hidden_names(schema)
         kept = {k: v for k, v in _properties_of(schema).items() if k not in hidden}
-        return {**schema, "properties": kept}
+        return {**schema, "properties": kept} if hidden else schema
 
     def _hidden_names(self, schema: dict[str, Any], *parts: str) -> set[str]:
         """Names of hidden properties of a schema, and of these parts of it."""

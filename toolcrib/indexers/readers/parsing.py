@@ -83,7 +83,7 @@ class _Expansion:
 
     def __init__(self) -> None:
         self._open_nodes: list[tuple[str | None, int]] = []
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str | None, int] = {}
         self._aliased_nodes = 0
         self._size = 0
 
@@ -94,27 +94,21 @@ class _Expansion:
             if isinstance(event, yaml.CollectionStartEvent):
                 self._enter(event)
             elif isinstance(event, yaml.CollectionEndEvent):
-                self._leave()
+                anchor, before = self._open_nodes.pop()
+                self._sizes[anchor] = self._size - before
             elif isinstance(event, yaml.AliasEvent):
                 self._follow(event)
             elif isinstance(event, yaml.ScalarEvent):
                 self._size += 1
-                if event.anchor:
-                    self._sizes[event.anchor] = 1
+                self._sizes[event.anchor] = 1
 
     def _enter(self, event: yaml.CollectionStartEvent) -> None:
         if len(self._open_nodes) == MAX_DOCUMENT_DEPTH:
             line = event.start_mark.line + 1
             raise ValueError(f"nested deeper than {MAX_DOCUMENT_DEPTH} levels at line {line}")
         self._open_nodes.append((event.anchor, self._size))
-        if event.anchor:
-            self._sizes.pop(event.anchor, None)
+        self._sizes.pop(event.anchor, None)
         self._size += 1
-
-    def _leave(self) -> None:
-        anchor, before = self._open_nodes.pop()
-        if anchor:
-            self._sizes[anchor] = self._size - before
 
     def _follow(self, event: yaml.AliasEvent) -> None:
         line, name = event.start_mark.line + 1, event.anchor
