@@ -266,13 +266,8 @@ async def _streamable(target: HttpTarget, state: SessionState) -> AsyncGenerator
 def _sse(target: HttpTarget, state: SessionState) -> Connection:
     from mcp.client.sse import sse_client
 
-    def client(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        # Headers have the tokens, and the whole session has a timeout.
-        del timeout, auth
+    # Headers have the tokens, and the whole session has a timeout: other arguments are ignored.
+    def client(headers: dict[str, str] | None = None, *_: Any, **_more: Any) -> httpx2.AsyncClient:
         return _http_client(state, headers)
 
     return sse_client(target.url, headers=dict(target.headers), httpx_client_factory=client)
@@ -283,15 +278,11 @@ MAX_ANSWER_BYTES = MAX_SOURCE_BYTES
 
 
 async def _bound(response: httpx2.Response) -> None:
-    """Let a response fail where its body grows too large."""
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        response.stream = _bounded_body(response)
-
-
-def _bounded_body(response: httpx2.Response) -> httpx2.AsyncByteStream:
-    """Body of a response; a compressed one is refused, as it may be of any size in memory."""
+    """Let a response fail whose body is too large, or compressed, so that it may be of any size."""
     import httpx2
 
+    if response.headers.get("content-type", "").startswith("text/event-stream"):
+        return
     body = cast("httpx2.AsyncByteStream", response.stream)
 
     class Bounded(httpx2.AsyncByteStream):
@@ -309,7 +300,7 @@ def _bounded_body(response: httpx2.Response) -> httpx2.AsyncByteStream:
         async def aclose(self) -> None:
             await body.aclose()
 
-    return Bounded()
+    response.stream = Bounded()
 
 
 def _http_client(state: SessionState, headers: dict[str, str] | None) -> httpx2.AsyncClient:

@@ -195,13 +195,8 @@ class _Operations:
         if not is_object(responses):
             raise ValueError(f"responses: must be an object, not {kind_of(responses)}")
         for status in sorted(status for status in responses if status.startswith("2")):
-            response = self._outputs.references.follow(responses[status])
-            if not is_object(response):
-                continue
-            if "schema" in response:
-                return self._outputs.plain(response["schema"])
-            schema = self._outputs.of_content(response.get("content"))
-            if schema is not None:
+            response = object_of(self._outputs.references.follow(responses[status]))
+            if (schema := self._outputs.stated_by(response)) is not None:
                 return schema
         return None
 
@@ -280,6 +275,11 @@ class _Schemas:
         own = _properties_of(schema).items()
         names = {name for name, each in own if object_of(each).get(self._hiding_flag) is True}
         return names.union(*(self._hidden_names(p, *parts) for p in _parts_of(schema, *parts)))
+
+    def stated_by(self, holder: dict[str, Any]) -> dict[str, Any] | None:
+        """Schema of a parameter or response, by its `schema` or its `content`."""
+        stated = "schema" in holder
+        return self.plain(holder["schema"]) if stated else self.of_content(holder.get("content"))
 
     def of_content(self, content: Any) -> dict[str, Any] | None:
         """Schema of the media type nearest to JSON; None without a schema."""
@@ -540,10 +540,8 @@ class _Form:
         self._put(name, schema, required=required)
 
     def _schema_of(self, parameter: dict[str, Any]) -> dict[str, Any]:
-        if "schema" in parameter:
-            return self._schemas.plain(parameter["schema"])
-        if "content" in parameter:
-            return self._schemas.of_content(parameter["content"]) or {}
+        if "schema" in parameter or "content" in parameter:
+            return self._schemas.stated_by(parameter) or {}
         inline = {k: v for k, v in parameter.items() if k not in NOT_A_SCHEMA}
         if inline.get("type") == "file":
             inline |= {"type": "string", "format": "binary"}
