@@ -15,7 +15,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from io import BytesIO
@@ -152,7 +152,7 @@ def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[st
     if kind == "html" and not charset:
         detector = require_docs("bs4.dammit").EncodingDetector
         charset = detector.find_declared_encoding(content, is_html=True)
-    text = _decode(content, charset)
+    text = _in_lines(_decode(content, charset))
     if kind == "html":
         return _html_to_markdown(text)
     if kind == "rst":
@@ -171,16 +171,14 @@ def _decode(content: bytes, declared: str | None) -> str:
         raise ValueError("holds NUL bytes, so this is a binary file, whatever it is named")
     for mark, encoding in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
-            return _in_lines(content.decode(encoding, errors="replace"))
+            return content.decode(encoding, errors="replace")
     # Valid UTF-8 is UTF-8, even if a server or a page states another encoding. 7-bit Japanese is
     # valid UTF-8 too, and is recognised by its escapes.
     first = ["iso2022_jp_2"] if _ISO_2022_ESCAPE in content else []
     for encoding in (*first, "utf-8", declared or "utf-8"):
-        try:
-            return _in_lines(content.decode(encoding))
-        except (LookupError, ValueError):
-            continue
-    return _in_lines(_guess(content))
+        with suppress(LookupError, ValueError):
+            return content.decode(encoding)
+    return _guess(content)
 
 
 def _guess(content: bytes) -> str:
@@ -202,14 +200,11 @@ def _guess(content: bytes) -> str:
 def _front_matter(text: str) -> tuple[str, str]:
     """Markdown without its front matter, and the title in the front matter."""
     block = _FRONT_MATTER.match(text)
-    try:
-        data = parse_yaml(block[1]) if block else None
-    except ValueError:
-        data = None
-    if block is None or not is_object(data):
-        return text, ""
-    title = data.get("title")
-    return text[block.end() :], title.strip() if isinstance(title, str) else ""
+    with suppress(ValueError):
+        if block and is_object(data := parse_yaml(block[1])):
+            title = data.get("title")
+            return text[block.end() :], title.strip() if isinstance(title, str) else ""
+    return text, ""
 
 
 def _notebook(text: str) -> str:
@@ -282,9 +277,8 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
         _fit_tables(body)
         for string in body.find_all(string=_WHITE_SPACE_RUN):
             if type(string) is library.NavigableString and string.find_parent("pre") is None:
-                string.replace_with(
-                    _WHITE_SPACE_RUN.sub(lambda run: "\n" if "\n" in run[0] else " ", string)
-                )
+                spaced = _WHITE_SPACE_RUN.sub(lambda r: "\n" if "\n" in r[0] else " ", string)
+                string.replace_with(spaced)
         return _markdown(body, first_row_is_head=first_row_is_head), title.strip()
 
 
