@@ -154,9 +154,8 @@ class UsageLearner:
         """
         if not self.collects:
             return
-        with self._lock:
-            request = _PendingRequest(text[:MAX_REQUEST_CHARS], scope, session, by or "", choice)
-            self._requests[decision_id] = request
+        request = _PendingRequest(text[:MAX_REQUEST_CHARS], scope, session, by or "", choice)
+        self._requests[decision_id] = request
         self.runs.remember(decision_id, session, by or "")
 
     def assign(self, decision_id: str, by: str) -> None:
@@ -233,7 +232,7 @@ class UsageLearner:
                     choice = AGENTS if named == LABELS else named
                     known |= {(decision, choice, each): record for each in options}
         counts = Counter(
-            self._from_log(decisions.get(decision), choice, option, record["at"])
+            self._from_log(decisions.get(decision, {}), choice, option, record["at"])
             for (decision, choice, option), record in known.items()
         )
         self.learn()
@@ -246,11 +245,9 @@ class UsageLearner:
             at = datetime.fromisoformat(call["at"]).timestamp()
             self.runs.record(decision["id"], call["tool"], at)
 
-    def _from_log(
-        self, decision: Mapping[str, Any] | None, choice: str, option: str, at: str
-    ) -> str:
-        words = None if decision is None else cast("dict[str, str] | None", decision.get("text"))
-        if decision is None or not words or not (text := words.get("search")):
+    def _from_log(self, decision: Mapping[str, Any], choice: str, option: str, at: str) -> str:
+        words = cast("dict[str, str]", decision.get("text") or {})
+        if not (text := words.get("search")):
             return "text"
         if self._table.has(decision["id"], name_of(choice, option)):
             return "known"

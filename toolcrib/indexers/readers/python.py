@@ -133,10 +133,8 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
         return tool_fields(tool.model_dump(mode="json", by_alias=True, exclude_none=True), None)
     kind = cast("type[Any]", type(tool))
     if (home := INTEGRATIONS.get(kind.__module__.partition(".")[0])) is not None:
-        raise ValueError(
-            f"is a {kind.__name__} of {kind.__module__}; index `tool_spec(tool)` of "
-            f"toolcrib.integrations.{home}"
-        )
+        way_out = f"index `tool_spec(tool)` of toolcrib.integrations.{home}"
+        raise ValueError(f"is a {kind.__name__} of {kind.__module__}; {way_out}")
     raise ValueError(f"is a {kind.__name__}; expected a function, a tool or a definition")
 
 
