@@ -141,7 +141,6 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-
         return self._process.poll() is None
 
     def ask(self, content: bytes, request: dict[str, Any], allowed_s: float) -> dict[str, Any]:
@@ -170,7 +169,6 @@ class _Process:
             timer.cancel()
 
     def end(self) -> None:
-
         self._process.kill()
         with suppress(OSError):  # unsent data cannot be flushed
             self._process.__exit__(None, None, None)

@@ -109,7 +109,6 @@ class _Plan(Generic[_Item]):
             self.removed.extend(doomed)
 
     def report(self) -> IndexReport:
-
         names = ("added", "changed", "removed", "unchanged", "refused", "copies")
         return IndexReport(**{name: tuple(getattr(self, name)) for name in names})
 
@@ -226,17 +225,6 @@ class NamePrefixes:
     def of(self, group: str) -> tuple[str, ...]:
         """Prefix of a group; empty if its tools share none."""
         return self.prefixes.get(group, ())
-
-    def with_groups(
-        self,
-        groups: Collection[str],
-        prefixes: Mapping[str, tuple[str, ...]],
-        kept: Collection[str],
-    ) -> NamePrefixes:
-        """Replace the prefixes of `groups`; a changed group with `kept` tools becomes stale."""
-        others = {group: prefix for group, prefix in self.prefixes.items() if group not in groups}
-        moved = {group for group in groups if self.of(group) != prefixes.get(group, ())}
-        return NamePrefixes({**others, **prefixes}, self.stale | (moved & set(kept)))
 
 
 # -- tools -----------------------------------------------------------------------------------------
@@ -411,8 +399,12 @@ class ToolSync:
         names = {(tool.group, tool.name) for tool in kept}
         names |= {(_group(spec), spec.name) for spec in written}
         groups = {tool.group for tool in known.values()} | {group for group, _ in names}
-        prefixes = shared_prefixes(sorted(names), self._lexical)
-        return before.with_groups(groups, prefixes, {tool.group for tool in kept})
+        shared = shared_prefixes(sorted(names), self._lexical)
+        others = {group: prefix for group, prefix in before.prefixes.items() if group not in groups}
+        moved = {group for group in groups if before.of(group) != shared.get(group, ())}
+        # A changed group whose tools are kept becomes stale.
+        stale = before.stale | (moved & {tool.group for tool in kept})
+        return NamePrefixes({**others, **shared}, stale)
 
     def _renew_lexical_vectors(self, prefixes: NamePrefixes, drafts: Sequence[Draft]) -> None:
         """Renew the lexical vectors of stale groups without dense encoding; remove their marks."""

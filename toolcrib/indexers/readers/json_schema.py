@@ -85,7 +85,6 @@ class _Walk:
     was_shortened: bool = False
 
     def count(self, depth: int) -> None:
-
         if depth > MAX_SCHEMA_DEPTH:
             raise ValueError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
         self.values += 1
