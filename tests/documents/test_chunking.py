@@ -173,11 +173,6 @@ def test_the_page_on_which_a_part_begins_is_in_its_title():
     assert all(pages[part.start :].startswith(part.text[:4]) for part in parts)
 
 
-def test_a_capacity_without_a_token_is_refused():
-    with pytest.raises(ValueError, match="at least one token, not 0"):
-        list(split("text", "text", 0))
-
-
 def test_without_the_splitter_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "semantic_text_splitter", None)
     with pytest.raises(MissingExtraError, match=r"reading documents needs the extra 'docs'"):

@@ -108,10 +108,7 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
 
     Raises:
         MissingExtraError: the extra `docs` is not installed.
-        ValueError: `capacity` is less than 1.
     """
-    if capacity < 1:
-        raise ValueError(f"a part must hold at least one token, not {capacity}")
     library = require_docs()
     markdown = kind == "markdown"
     splitter = library.MarkdownSplitter if markdown else library.TextSplitter
