@@ -55,11 +55,10 @@ class Observation:
 
     def row(self) -> DbRow:
         """Row of the observation, under its decision and its tool."""
-        body: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        plain = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        body = {name: value for name, value in plain.items() if value is not None}
         body |= {"dimensions": len(self.vector), "vector": to_text(self.vector)}
         body["ranking"] = [[tool, round(score, 5)] for tool, score in self.ranking]
-        if self.text is not None:
-            body["text"] = self.text
         return DbRow(_row_id(self.decision, self.name), self.at, body)
 
 
@@ -77,7 +76,7 @@ def _row_id(decision: str, name: str) -> str:
     return f"{decision}/{name}"
 
 
-_PLAIN_FIELDS = ("decision", "tool", "digest", "session", "by", "encoder", "choice")
+_PLAIN_FIELDS = ("decision", "tool", "digest", "session", "by", "encoder", "choice", "text")
 
 
 def _observation(row: DbRow) -> Observation:
@@ -86,7 +85,6 @@ def _observation(row: DbRow) -> Observation:
         at=row.at,
         vector=from_text(body["vector"], body["dimensions"])[0],
         ranking=tuple((tool, score) for tool, score in body["ranking"]),
-        text=body.get("text"),
         **{name: body[name] for name in _PLAIN_FIELDS if name in body},
     )
 

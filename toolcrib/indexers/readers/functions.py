@@ -54,10 +54,8 @@ class FunctionsReader:
     def recognises(self, source: Source) -> bool:
         """True if the file has function definitions; Anthropic's have no field of ours."""
         dialects = dialects_in(source)
-        if "mcp" in dialects:
-            return False
         anthropic = dialects == {"anthropic"} and not source.is_lines
-        return "function" in dialects or anthropic
+        return "mcp" not in dialects and ("function" in dialects or anthropic)
 
     def read(self, source: Source, server: str | None) -> Reading:
         """Yield every function; its server is `server`, its namespace or else the file's stem."""

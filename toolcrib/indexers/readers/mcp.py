@@ -7,7 +7,7 @@ import logging
 import os
 import shlex
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ from toolcrib.indexers.readers.mcp_session import (
     last_line,
     quiet_sdk,
 )
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records import Refusal
 from toolcrib.records.codec import object_of
 from toolcrib.records.tools import ALWAYS_LOAD, SEARCH_HINT
 
@@ -107,9 +107,7 @@ class McpListReader:
             )
 
 
-def tool_specs(
-    source: str, place: str, tools: list[Any], server: str
-) -> Iterator[ToolSpec | Refusal]:
+def tool_specs(source: str, place: str, tools: list[Any], server: str) -> Reading:
     """Yield a specification, or a refusal at `place[i]`, for each tool of a `tools/list` answer."""
     for number, tool in enumerate(tools):
         where = f"{place}[{number}]"
@@ -240,7 +238,7 @@ class McpLiveReader(_LiveReader):
         if listing.failure:
             yield source.refusal(listing.failure, name)
 
-    def _specs(self, source: str, listed: list[Any], server: str) -> Iterator[ToolSpec | Refusal]:
+    def _specs(self, source: str, listed: list[Any], server: str) -> Reading:
         return tool_specs(source, "tools", listed, server)
 
     def _target(self, source: Source) -> Target:
@@ -332,12 +330,9 @@ class McpServersReader(_LiveReader):
 
     def recognises(self, source: Source) -> bool:
         """True if the file names MCP servers; never raises, and connects to nothing."""
-        if source.path is None:
-            return False
-        try:
-            return find_servers(source) is not None
-        except SourceError:
-            return False
+        with suppress(SourceError):
+            return source.path is not None and find_servers(source) is not None
+        return False
 
     def read(self, source: Source, server: str | None) -> Reading:
         """Yield the tools of every server in the order of the file, and a refusal for each failure.

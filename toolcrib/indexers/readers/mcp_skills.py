@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 from urllib.parse import unquote
 
-from toolcrib.indexers.readers.base import Source, is_object
+from toolcrib.indexers.readers.base import Reading, Source, is_object
 from toolcrib.indexers.readers.mcp import McpLiveReader
 from toolcrib.indexers.readers.mcp_session import (
     Follow,
@@ -26,7 +26,7 @@ from toolcrib.indexers.readers.skills import (
     front_matter_and_body,
     skill_spec,
 )
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records import Refusal
 from toolcrib.records.codec import list_of
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class McpSkillsReader(McpLiveReader):
         del source
         return False
 
-    def _specs(self, source: str, listed: list[Any], server: str) -> Iterator[ToolSpec | Refusal]:
+    def _specs(self, source: str, listed: list[Any], server: str) -> Reading:
         for entry in listed:
             place = str(entry.get("uri"))
             if problem := entry.get("problem"):
