@@ -94,9 +94,8 @@ class Converters:
         try:
             answer = process.ask(content, request, allowed_s)
         except TimeoutError:
-            raise SourceError(
-                name, "", f"not converted within {allowed_s:g} s; split it, or save it as text"
-            ) from None
+            reason = f"not converted within {allowed_s:g} s; split it, or save it as text"
+            raise SourceError(name, "", reason) from None
         except OSError:
             mib = limits.memory_bytes // 2**20
             reason = f"its conversion died, perhaps out of memory ({mib:,} MiB); split it"

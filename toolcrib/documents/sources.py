@@ -288,9 +288,8 @@ def _reason(error: Exception) -> str:
     """Cause and remedy of an error in one line."""
     if isinstance(error, HTTPError):
         error.close()
-        advice = _ADVICE_BY_STATUS.get(
-            error.code, "try again later, or save it as a file and name that"
-        )
+        otherwise = "try again later, or save it as a file and name that"
+        advice = _ADVICE_BY_STATUS.get(error.code, otherwise)
         return f"the server answered {error.code} {' '.join(error.reason.split())}; {advice}"
     cause: Any = error.reason if isinstance(error, URLError) else error
     if isinstance(cause, TimeoutError):

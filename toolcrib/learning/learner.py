@@ -278,21 +278,20 @@ class UsageLearner:
             self._session_counts[request.by, session, name] = given
             if given > MAX_EXAMPLES_A_SESSION:
                 return False
-        self._table.add(
-            Observation(
-                decision=decision_id,
-                tool=option,
-                digest=known[option]["digest"],
-                at=at,
-                session=session,
-                by=request.by,
-                encoder=self._tools.dense.name,
-                vector=vector,
-                ranking=tuple(sorted(scores.items(), key=lambda pair: -pair[1])),
-                text=request.text if self._text else None,
-                choice=choice,
-            )
+        observation = Observation(
+            decision=decision_id,
+            tool=option,
+            digest=known[option]["digest"],
+            at=at,
+            session=session,
+            by=request.by,
+            encoder=self._tools.dense.name,
+            vector=vector,
+            ranking=tuple(sorted(scores.items(), key=lambda pair: -pair[1])),
+            text=request.text if self._text else None,
+            choice=choice,
         )
+        self._table.add(observation)
         return True
 
     def _rank_tools(self, text: str, scope: Scope | None) -> RankedOptions:
@@ -312,16 +311,15 @@ class UsageLearner:
                 by_choice.setdefault(each.choice, []).append(each)
             learned = [self._learn_choice(choice, seen) for choice, seen in by_choice.items()]
             self._table.write_lessons([row for rows, _, _ in learned for row in rows])
-            self._table.write_state(
-                {
-                    "on": self._table.state().get("on", True),
-                    "at": self._now(),
-                    "encoder": self._tools.dense.name,
-                    "observations": len(observations),
-                    "servers": [as_json(each) for _, replayed, _ in learned for each in replayed],
-                    "left_out": sorted({key for _, _, keys in learned for key in keys}),
-                }
-            )
+            state = {
+                "on": self._table.state().get("on", True),
+                "at": self._now(),
+                "encoder": self._tools.dense.name,
+                "observations": len(observations),
+                "servers": [as_json(each) for _, replayed, _ in learned for each in replayed],
+                "left_out": sorted({key for _, _, keys in learned for key in keys}),
+            }
+            self._table.write_state(state)
         self.apply()
         return self.status()
 

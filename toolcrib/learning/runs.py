@@ -163,7 +163,5 @@ def used_tools(runs: Iterable[Run], use: ToolUse) -> tuple[UsedTool, ...]:
         most = sorted(shares, key=lambda other: (-shares[other], names[other]))
         return {names[other]: shares[other] for other in most[:MAX_SHOWN_NEXT]}
 
-    return tuple(
-        UsedTool(names[point], use.called[point] ** 2, called_next(point))
-        for point in use.most_called()
-    )
+    most = use.most_called()
+    return tuple(UsedTool(names[p], use.called[p] ** 2, called_next(p)) for p in most)
