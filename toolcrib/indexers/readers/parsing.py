@@ -164,7 +164,7 @@ def _require_unique_keys(node: MappingNode) -> None:
 
 # YAML 1.1 reads `no` as false, 2024-01-01 as a date and 12:30 as 750, which nobody means here.
 _SCALARS = {
-    "null": ("~nN", r"~|null|Null|NULL|"),
+    "null": (("", *"~nN"), r"~|null|Null|NULL|"),
     "bool": ("tTfF", r"true|True|TRUE|false|False|FALSE"),
     "int": ("-+0123456789", r"[-+]?(0|[1-9]\d*)"),
     "float": ("-+.0123456789", r"[-+]?(\.\d+|(0|[1-9]\d*)(\.\d*)?)([eE][-+]?\d+)?"),
@@ -172,10 +172,8 @@ _SCALARS = {
 }
 _Loader.yaml_implicit_resolvers = {}
 for _kind, (_starts, _pattern) in _SCALARS.items():
-    for _start in [*_starts, *([""] if _kind == "null" else [])]:
-        _Loader.yaml_implicit_resolvers.setdefault(_start, []).append(
-            (f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z", re.ASCII))
-        )
+    _whole = re.compile(rf"(?:{_pattern})\Z", re.ASCII)
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", _whole, [*_starts])  # pyright: ignore[reportUnknownMemberType]
 _Loader.yaml_constructors = {
     tag: build
     for tag, build in yaml.SafeLoader.yaml_constructors.items()
