@@ -391,10 +391,14 @@ def _docx_to_markdown(content: bytes) -> tuple[str, str]:
         html = mammoth.convert_to_html(
             _with_equations(content),
             # Pictures are dropped, and their alternative texts kept.
-            convert_image=mammoth.images.img_element(lambda _image: {"src": ""}),
+            convert_image=mammoth.images.img_element(_without_picture),
         ).value
         # Word marks a head row only if it is repeated on each page.
         return _html_to_markdown(html, first_row_is_head=True)[0], ""
+
+
+def _without_picture(_image: object) -> dict[str, str]:
+    return {"src": ""}
 
 
 def _with_equations(content: bytes) -> BytesIO:

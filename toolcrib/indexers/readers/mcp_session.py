@@ -65,10 +65,14 @@ class SessionState:
     failure: str = ""
 
 
+def _no_login(_target: Target) -> httpx2.Auth | None:
+    pass
+
+
 class Authorisation:
     """Authorisation of readers' requests by kept logins; `of` is its look-up by target."""
 
-    of: Callable[[Target], httpx2.Auth | None] = staticmethod(lambda _target: None)
+    of: Callable[[Target], httpx2.Auth | None] = staticmethod(_no_login)
 
 
 Follow: TypeAlias = Callable[[SessionState, TextIO, int], Awaitable[None]]
