@@ -186,7 +186,9 @@ def _has_words(chunk: str, begin: int, headings: Iterable[_Heading]) -> bool:
 def _headings(text: str, kind: TextKind) -> list[_Heading]:
     if kind == "markdown":
         return _markdown_headings(text)
-    return _page_numbers(text) if kind == "pages" else []
+    # A page's number is a heading at the form feed before the page.
+    ends = [-1, *(found.start() for found in re.finditer("\f", text))] if kind == "pages" else []
+    return [_Heading(PAGE_LEVEL, f"page {n}", end, end) for n, end in enumerate(ends, start=1)]
 
 
 def _markdown_headings(text: str) -> list[_Heading]:
@@ -217,12 +219,6 @@ def _first_row(paragraph: str) -> str:
     is_table = "|" in row and "-" in rule and not rule.strip("|:- \t")
     cells = " ".join(row.split()).strip("| ")
     return cells if is_table and len(cells) <= MAX_HEADING_CHARS else ""
-
-
-def _page_numbers(text: str) -> list[_Heading]:
-    """Numbers of pages as headings, each at the form feed before its page."""
-    ends = [-1, *(found.start() for found in re.finditer("\f", text))]
-    return [_Heading(PAGE_LEVEL, f"page {n}", end, end) for n, end in enumerate(ends, start=1)]
 
 
 def _plain_text(tokens: Iterable[Token]) -> str:

@@ -458,15 +458,11 @@ def _keep_enrichment(item: ToolSpec | Refusal, held: Mapping[str, ToolSpec]) -> 
         return item
     enrichment, stored = item.enrichment, held.get(item.id)
     if enrichment is None and stored is not None and stored.enrichment:
-        for_any = stored.enrichment.digest is None
-        enrichment = stored.enrichment if for_any or _same_text(stored, item) else None
+        # The fields whose texts are in an enrichment prompt.
+        fields = ("name", "server", "description", "input_schema", "output_schema")
+        is_same = all(getattr(stored, each) == getattr(item, each) for each in fields)
+        enrichment = stored.enrichment if is_same or stored.enrichment.digest is None else None
     return item.model_copy(update={"enrichment": enrichment or None})
-
-
-def _same_text(one: ToolSpec, other: ToolSpec) -> bool:
-    """True if both tools have the same text in an enrichment prompt."""
-    fields = ("name", "server", "description", "input_schema", "output_schema")
-    return all(getattr(one, field) == getattr(other, field) for field in fields)
 
 
 def _diff(
@@ -482,19 +478,17 @@ def _diff(
             plan.refused.append(item)
             continue
         taken, way_out = "", "give one of them another name, server or id"
-        held = known.get(item.id)
+        held, first = known.get(item.id), plan.items.get(item.id)
         if held is not None and held.kind != item.kind and item.id not in gone:
             taken = f"{held.kind} in the index"
             way_out += f", or remove the {held.kind} with `toolcrib remove {item.id}`"
-        elif (
-            first := plan.items.setdefault(item.id, item)
-        ) is not item and first.digest != item.digest:
+        elif first is None:
+            plan.items[item.id], origin[item.id] = item, source
+        elif first.digest != item.digest:
             taken = f"{first.kind} in {origin[item.id]}"
-        elif item.id in origin:
+        else:
             reason = f"a copy of the {item.kind} in {origin[item.id]}"
             plan.copies.append(Refusal(source, item.id, reason))
-        else:
-            origin[item.id] = source
         if taken:
             reason = f"the id {item.id!r} already stands for a different {taken}; {way_out}"
             plan.refused.append(Refusal(source, item.id, reason))

@@ -39,20 +39,15 @@ class ToolSpecReader:
 
 def _fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
     refuse_foreign(tool, "function", "mcp")
-    if mistakes := _misspelt(tool):
-        raise ValueError(mistakes)
+    unknown = [key for key in tool if key not in TOOL_SPEC_FIELDS]
+    near = {key: get_close_matches(key.lower(), TOOL_SPEC_FIELDS, 1, 0.8) for key in unknown}
+    if mistakes := [f"unknown field {k!r}{did_you_mean(f)}" for k, f in near.items() if f]:
+        raise ValueError(" ".join(mistakes))
     fields = {key: value for key, value in tool.items() if key in TOOL_SPEC_FIELDS}
     # `toolcrib show --json` adds `links`, which are computed again.
-    known = {*TOOL_SPEC_FIELDS, "links"}
-    extra = {k: v for k, v in tool.items() if k not in known and v is not None}
+    extra = {k: tool[k] for k in unknown if k != "links" and tool[k] is not None}
     annotations: Any = tool.get("annotations") or {}
     # Validation reports annotations of a wrong type.
     if extra and isinstance(annotations, dict):
         fields["annotations"] = {**extra, **annotations}
     return fields if server is None else {**fields, "server": server}
-
-
-def _misspelt(tool: dict[str, Any]) -> str:
-    unknown = [key for key in tool if key not in TOOL_SPEC_FIELDS]
-    near = {key: get_close_matches(key.lower(), TOOL_SPEC_FIELDS, 1, 0.8) for key in unknown}
-    return " ".join(f"unknown field {k!r}{did_you_mean(f)}" for k, f in near.items() if f)
