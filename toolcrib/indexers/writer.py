@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -39,16 +40,14 @@ def ignore_all() -> AbstractContextManager[Listener]:
     return nullcontext(ignore)
 
 
+@dataclass(frozen=True, slots=True)
 class Writer:
     """Encodes and writes drafts; `terms` is the average length of a text for BM25."""
 
-    def __init__(
-        self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder, terms: float
-    ) -> None:
-        self._store = store
-        self._dense = dense
-        self._lexical = lexical
-        self._terms = terms
+    store: Store
+    dense: DenseEncoder
+    lexical: LexicalEncoder
+    terms: float
 
     def apply(self, drafts: Sequence[Draft], removed: Iterable[str], progress: Listener) -> None:
         """Write drafts, then delete the ids in `removed`."""
@@ -59,14 +58,14 @@ class Writer:
         for page, vectors in self._encode_pages(ordered):
             ends = np.cumsum([len(each.texts) for each in page])
             pairs = zip(page, np.split(vectors, ends[:-1]), strict=True)
-            points = [each.point(own, self._lexical, self._terms) for each, own in pairs]
-            self._store.upsert(points)
+            points = [each.point(own, self.lexical, self.terms) for each, own in pairs]
+            self.store.upsert(points)
             done += len(page)
             worked += sum(map(_encoding_chars, page))
             ids = tuple(each.id for each in page)
             progress(IndexProgress(done, len(drafts), ids, share=worked / work))
         progress(IndexProgress(done, len(drafts), stage="optimise", share=1.0))
-        self._store.delete([point_id(item_id) for item_id in removed])
+        self.store.delete([point_id(item_id) for item_id in removed])
 
     def _encode_pages(
         self, drafts: Sequence[Draft]
@@ -76,7 +75,7 @@ class Writer:
             pending: deque[tuple[Sequence[Draft], Future[FloatArray]]] = deque()
             for page in pages(drafts, ITEMS_PER_PAGE):
                 texts = [text for draft in page for text in draft.texts]
-                pending.append((page, ahead.submit(self._dense.encode_documents, texts)))
+                pending.append((page, ahead.submit(self.dense.encode_documents, texts)))
                 if len(pending) > 1:
                     ready, vectors = pending.popleft()
                     yield ready, vectors.result()

@@ -119,28 +119,21 @@ def _tool_filter(raw: Mapping[str, Any], problems: list[str], warnings: list[str
     An ignored key would switch on tools that the file switches off.
     """
     include: list[tuple[str, ...]] = []
-    exclude: list[str] = []
+    exclude: list[tuple[str, ...]] = []
     for key, value in raw.items():
         kind = "".join(filter(str.isalpha, str(key))).lower()
         if kind not in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS:
             if kind.endswith("tools"):
                 warnings.append(f"{key!r} is not known; write 'includeTools' or 'excludeTools'")
-            continue
-        if value is None:
-            continue
-        if kind in TAG_KEYS:
+        elif kind in TAG_KEYS and value is not None:
             problems.append(f"{key!r} is not supported; name the tools under 'excludeTools'")
-            continue
-        try:
-            names = TOOL_NAMES.validate_python(value)
-        except ValidationError:
-            problems.append(f"{key!r} must be a list of names, not {kind_of(value)}")
-            continue
-        if kind in INCLUDE_KEYS:
-            include.append(names)
-        else:
-            exclude += names
-    return ToolFilter(tuple(include), tuple(exclude))
+        elif value is not None:
+            try:
+                names = TOOL_NAMES.validate_python(value)
+                (include if kind in INCLUDE_KEYS else exclude).append(names)
+            except ValidationError:
+                problems.append(f"{key!r} must be a list of names, not {kind_of(value)}")
+    return ToolFilter(tuple(include), tuple(name for names in exclude for name in names))
 
 
 # -- placeholders ----------------------------------------------------------------------------------
@@ -175,7 +168,8 @@ class Expander:
     def text(self, where: str, value: str) -> str:
         """Text of `value` with placeholders filled in; `where` names it in `problems`."""
         if NESTED_PLACEHOLDER.search(value):
-            self._report(f"{where} has one placeholder inside another; write the inner one out")
+            fault = "has one placeholder inside another; write the inner one out"
+            self.problems.append(f"{where} {fault}")
             return value
         return PLACEHOLDER.sub(lambda found: self._expand_match(where, found), value)
 
@@ -189,23 +183,20 @@ class Expander:
         if variable and variable[2] is not None:
             return variable[2]
         if inside.startswith("input:"):
-            self._report(
+            self.problems.append(
                 f"{where} needs an interactive input ({found[0]}), which only editors support; "
                 "write an environment variable there, such as ${TOKEN}"
             )
         elif EDITOR_ONLY.fullmatch(inside):
-            self._report(f"{where} uses {found[0]}, which only editors know; write its value")
+            fault = f"uses {found[0]}, which only editors know; write its value"
+            self.problems.append(f"{where} {fault}")
         elif variable and (found[1] or inside.isupper()):
             name = variable[1]
-            self._report(
+            self.problems.append(
                 f"{where} needs the environment variable {name!r}, which is not set; "
                 f"set it, or write ${{{name}:-default}}"
             )
         return found[0]
-
-    def _report(self, problem: str) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
 
 
 # -- entries ---------------------------------------------------------------------------------------
@@ -499,7 +490,7 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     warnings: list[str] = []
     tools = _tool_filter(raw, problems, warnings)
     (problems or warnings).extend(_misspelt_keys(raw))
-    problem = "; ".join(problems)
+    problem = "; ".join(dict.fromkeys(problems))
     return ServerEntry(name, None if problem else target, problem, tools, tuple(warnings))
 
 

@@ -233,7 +233,7 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
     else:
         description = parsed.description or ""
         described = {parameter.arg_name: parameter.description for parameter in parsed.params}
-    notes = {**described, **{k: v for k, v in _annotated_texts(function).items() if v}}
+    notes = {**described, **dict(_annotated_texts(function))}
     for parameter, field in schema.get("properties", {}).items():
         if notes.get(parameter) and "description" not in field:
             field["description"] = notes[parameter]
@@ -300,11 +300,9 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"
 
 
-def _annotated_texts(function: Callable[..., Any]) -> dict[str, str]:
+def _annotated_texts(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
     """First plain text in each parameter's `Annotated`."""
-    texts: dict[str, str] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is Annotated:
-            notes = get_args(parameter.annotation)[1:]
-            texts[name] = next((note for note in notes if isinstance(note, str)), "")
-    return texts
+            texts = [each for each in get_args(parameter.annotation)[1:] if isinstance(each, str)]
+            yield from ((name, text) for text in texts[:1] if text)
