@@ -252,13 +252,9 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
     """Names of tools to use first, by the texts, each with its parameter ("" for the tool)."""
     found: dict[str, str] = {}
     for each in parameters:
-        text = each.description[:MAX_LINK_TEXT_CHARS]
-        if not _DISCOURAGEMENT.search(text):
-            for name in _identifiers(text):
-                found.setdefault(name.group().casefold(), each.name)
+        for name in _identifiers(each.description[:MAX_LINK_TEXT_CHARS]):
+            found.setdefault(name.group().casefold(), each.name)
     for sentence in _SENTENCE.split(spec.description[:MAX_LINK_TEXT_CHARS]):
-        if _DISCOURAGEMENT.search(sentence):
-            continue
         for name in _identifiers(sentence):
             lead = sentence[max(0, name.start() - _LEAD_CHARS) : name.start()]
             if _RECOMMENDATION.search(lead) and not _FOLLOW_UP_LEAD.search(lead):
@@ -268,8 +264,9 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
 
 
 def _identifiers(text: str) -> Iterator[re.Match[str]]:
-    """Yield words that look like identifiers: `list_users`, `files.list`, `getUser`."""
-    return (word for word in _NAME.finditer(text) if _IDENTIFIER_SHAPE.search(word.group()))
+    """Yield words that look like identifiers (`files.list`, `getUser`), unless to discourage."""
+    words = _NAME.finditer("" if _DISCOURAGEMENT.search(text) else text)
+    return (word for word in words if _IDENTIFIER_SHAPE.search(word.group()))
 
 
 _DEPRECATION = re.compile(
