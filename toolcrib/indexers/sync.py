@@ -245,6 +245,9 @@ class _StoredTool(NamedTuple):
     enriched: bool
 
 
+_StoredTools: TypeAlias = Mapping[str, _StoredTool]
+
+
 def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _StoredTool]:
     """Stored tools that match one of the filters, by id."""
     fields = ("id", "kind", "digest", "name", ENRICHED_FIELD, *SCOPE_FIELDS)
@@ -367,7 +370,7 @@ class ToolSync:
         self._store.optimise()
         return plan.report()
 
-    def _settle(self, before: Mapping[str, _StoredTool], plan: _Plan[ToolSpec]) -> None:
+    def _settle(self, before: _StoredTools, plan: _Plan[ToolSpec]) -> None:
         """Renew the groups that other processes wrote to during a run, until there are none.
 
         Each run checks after its last write, so the last of simultaneous runs sees all tools.
@@ -390,7 +393,7 @@ class ToolSync:
             expected = found
 
     def _prefixes(
-        self, before: NamePrefixes, plan: _Plan[ToolSpec], known: Mapping[str, _StoredTool]
+        self, before: NamePrefixes, plan: _Plan[ToolSpec], known: _StoredTools
     ) -> NamePrefixes:
         """Prefixes after a run; `known` has all tools of the affected groups."""
         touched = {*plan.changed, *plan.removed}
@@ -437,9 +440,7 @@ class ToolSync:
         counts = lexical_counts(read_tool(payload), self._lexical, self._weights, prefix)
         return self._lexical.encode_document(counts, TOOL_TERMS)
 
-    def _with_enrichments(
-        self, entries: Sequence[Entry], known: Mapping[str, _StoredTool]
-    ) -> list[Entry]:
+    def _with_enrichments(self, entries: Sequence[Entry], known: _StoredTools) -> list[Entry]:
         """Entries, each tool with its own enrichment, else with the stored enrichment.
 
         A stored enrichment for another version of the tool is dropped. An empty own enrichment
@@ -465,9 +466,7 @@ def _keep_enrichment(item: ToolSpec | Refusal, held: Mapping[str, ToolSpec]) -> 
     return item.model_copy(update={"enrichment": enrichment or None})
 
 
-def _diff(
-    entries: Sequence[Entry], known: Mapping[str, _StoredTool], gone: Collection[str]
-) -> _Plan[ToolSpec]:
+def _diff(entries: Sequence[Entry], known: _StoredTools, gone: Collection[str]) -> _Plan[ToolSpec]:
     plan = _Plan[ToolSpec]()
     origin: dict[str, str] = {}
     if any(isinstance(item, Refusal) for _, item in entries):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -141,12 +141,8 @@ def read_data(
     Nothing in it is imported, connected to or started. `format` forces a reader; `server`
     overrides the tools' servers.
     """
-    if content == []:
-        return
-    known = [reader for reader in readers() if not reader.reaches_out]
-    names = ", ".join(formats(sent=True))
-    unknown = f"not a shape that is known; say which `format`: {names}"
-    yield from _read(Source.of_document(name, content), known, format, server, lambda _: unknown)
+    if content != []:
+        yield from _read(Source.of_document(name, content), format, server, sent=True)
 
 
 def is_known_data(content: Any) -> bool:
@@ -170,7 +166,7 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
     if os.path.isdir(name):  # noqa: PTH112
         yield from _read_folder(Path(name), format, server)
     else:
-        yield from _read(Source.by_name(name), readers(), format, server, _unknown_format_reason)
+        yield from _read(Source.by_name(name), format, server)
 
 
 def _unknown_format(name: str) -> str:
@@ -202,7 +198,7 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
         ):
             yield source.refusal("reading it would start the servers in it; name it by itself")
         else:
-            yield from _read(source, readers(), format_name, server, _unknown_format_reason)
+            yield from _read(source, format_name, server)
     if hidden:
         names, left = ", ".join(hidden[:MAX_SHOWN_FOLDERS]), len(hidden) - MAX_SHOWN_FOLDERS
         more = f" and {left:,} more" if left > 0 else ""
@@ -236,21 +232,21 @@ def _is_data(path: Path) -> bool:
     return path.suffix.lower() in DATA_SUFFIXES and inner in {*DATA_SUFFIXES, ""}
 
 
-def _read(
-    source: Source,
-    known: Sequence[Reader],
-    format_name: str | None,
-    server: str | None,
-    unrecognised: Callable[[Source], str],
-) -> Reading:
-    """Read a source; a fault of the whole source, or an empty source, is a refusal."""
+def _read(source: Source, name: str | None, server: str | None, *, sent: bool = False) -> Reading:
+    """Read a source by the format `name`; a fault of the source, or no content, is a refusal.
+
+    `sent`: read data of a request, by which nothing is opened.
+    """
     silent = True
     try:
-        for reader in known:
-            if reader.format == format_name or (format_name is None and reader.recognises(source)):
+        for reader in readers():
+            is_meant = reader.format == name or (name is None and reader.recognises(source))
+            if is_meant and not (sent and reader.reaches_out):
                 break
         else:
-            raise source.error(unrecognised(source))
+            names = ", ".join(formats(sent=True))
+            unknown = f"not a shape that is known; say which `format`: {names}"
+            raise source.error(unknown if sent else _unknown_format_reason(source))
         for item in _stop_endless_refusals(source, reader.read(source, server)):
             silent = False
             yield item
