@@ -267,7 +267,7 @@ class Enricher:
     ) -> None:
         self._kept_enrichments = kept
         self._model = model
-        self._names = NamesOfTools.of(specs)
+        self._names = NamesOfTools(specs)
         self._failures_in_a_row = 0
         self._stopped = asyncio.Event()
         self.report = EnrichmentReport()

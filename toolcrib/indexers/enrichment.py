@@ -120,7 +120,7 @@ class Enrichments:
         enrichment.
         """
         specs = [item for _, item in entries if isinstance(item, ToolSpec)]
-        names = NamesOfTools.of(specs)
+        names = NamesOfTools(specs)
         dropped = list(self.refused)
         made: list[Entry] = []
         for source, item in entries:
@@ -201,17 +201,12 @@ MAX_WRITTEN_COMPANIONS = 4
 """Most companions of a tool that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
 class NamesOfTools:
     """Names of a registry: all ids, and the `owners` of ids and names that are no plain words."""
 
-    ids: frozenset[str]
-    owners: Mapping[str, frozenset[str]]
-
-    @classmethod
-    def of(cls, specs: Sequence[ToolSpec]) -> NamesOfTools:
-        """Collect the names of these tools."""
-        return cls(frozenset(spec.id for spec in specs), _identifiers(specs))
+    def __init__(self, specs: Sequence[ToolSpec]) -> None:
+        self.ids = frozenset(spec.id for spec in specs)
+        self.owners = _identifiers(specs)
 
     def companions(
         self, spec: ToolSpec, named: Iterable[str], reasons: list[str]

@@ -36,12 +36,8 @@ SessionT = TypeVar("SessionT", bound="ClientSession")
 # -- sessions --------------------------------------------------------------------------------------
 
 
-class EndlessListError(Exception):
-    """The server's list of pages never ends; the text says how that was noticed."""
-
-
-class NoSkillsError(Exception):
-    """The server does not offer the extension for skills."""
+class ListError(Exception):
+    """The server's list cannot be read; the text is the reason."""
 
 
 @dataclass(slots=True)
@@ -170,10 +166,11 @@ async def follow_cursors(
     """Request every page of a list.
 
     Raises:
-        EndlessListError: a cursor was repeated, or there are more than `max_pages`.
+        ListError: a cursor was repeated, or there are more than `max_pages`.
     """
     from mcp.types import PaginatedRequestParams
 
+    endless = "lists tools without end: after"
     seen: set[str] = set()
     cursor: str | None = None
     for page in range(1, max_pages + 1):
@@ -184,9 +181,9 @@ async def follow_cursors(
         if not cursor:
             return
         if cursor in seen:
-            raise EndlessListError(f"after page {page} it gave the cursor {cursor!r} again")
+            raise ListError(f"{endless} page {page} it gave the cursor {cursor!r} again")
         seen.add(cursor)
-    raise EndlessListError(f"after {max_pages:,} pages it still names a next one")
+    raise ListError(f"{endless} {max_pages:,} pages it still names a next one")
 
 
 class Tap:
@@ -369,10 +366,8 @@ def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
     # Task groups wrap errors.
     while isinstance(cause, ExceptionGroup):
         cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
-    if isinstance(cause, EndlessListError):
-        reason = f"lists tools without end: {cause}"
-    elif isinstance(cause, NoSkillsError):
-        reason = "does not announce the extension for skills; without --format its tools are read"
+    if isinstance(cause, ListError):
+        reason = str(cause)
     elif isinstance(cause, ValidationError):
         wrong = in_words(cause, "its answer")
         reason = f"answered {state.request} with something that is not MCP: {wrong}"

@@ -12,7 +12,7 @@ from toolcrib.indexers.readers.base import Reading, Source, is_object
 from toolcrib.indexers.readers.mcp import McpLiveReader
 from toolcrib.indexers.readers.mcp_session import (
     Follow,
-    NoSkillsError,
+    ListError,
     SessionState,
     connect,
     follow_cursors,
@@ -60,7 +60,8 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
         hello = await session.discover()
         state.server = session.server_info.name if session.server_info else ""
         if SKILLS_EXTENSION not in (hello.capabilities.extensions or {}):
-            raise NoSkillsError
+            without = "without --format its tools are read"
+            raise ListError(f"does not announce the extension for skills; {without}")
         listed: list[dict[str, Any]] = []
 
         async def ask(params: PaginatedRequestParams) -> PaginatedResult:

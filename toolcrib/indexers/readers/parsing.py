@@ -92,7 +92,12 @@ class _Expansion:
         events = cast("Iterator[yaml.Event]", yaml.parse(text, Loader=_Loader))  # pyright: ignore[reportUnknownMemberType]
         for event in events:
             if isinstance(event, yaml.CollectionStartEvent):
-                self._enter(event)
+                if len(self._open_nodes) == MAX_DOCUMENT_DEPTH:
+                    line = f"line {event.start_mark.line + 1}"
+                    raise ValueError(f"nested deeper than {MAX_DOCUMENT_DEPTH} levels at {line}")
+                self._open_nodes.append((event.anchor, self._size))
+                self._sizes.pop(event.anchor, None)
+                self._size += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 anchor, before = self._open_nodes.pop()
                 self._sizes[anchor] = self._size - before
@@ -101,14 +106,6 @@ class _Expansion:
             elif isinstance(event, yaml.ScalarEvent):
                 self._size += 1
                 self._sizes[event.anchor] = 1
-
-    def _enter(self, event: yaml.CollectionStartEvent) -> None:
-        if len(self._open_nodes) == MAX_DOCUMENT_DEPTH:
-            line = event.start_mark.line + 1
-            raise ValueError(f"nested deeper than {MAX_DOCUMENT_DEPTH} levels at line {line}")
-        self._open_nodes.append((event.anchor, self._size))
-        self._sizes.pop(event.anchor, None)
-        self._size += 1
 
     def _follow(self, event: yaml.AliasEvent) -> None:
         line, name = event.start_mark.line + 1, event.anchor
