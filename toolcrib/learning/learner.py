@@ -187,8 +187,9 @@ class UsageLearner:
         request = self._requests.get(decision_id)
         if request is None:
             return False
+        now = self._now()
         new = sum(
-            self._observe(decision_id, request.choice if c == LABELS else c, each, request)
+            self._observe(decision_id, request.choice if c == LABELS else c, each, request, now)
             for c, options in right.items()
             for each in options
         )
@@ -257,15 +258,10 @@ class UsageLearner:
         return "added" if self._observe(decision["id"], choice, option, request, when) else "tool"
 
     def _observe(
-        self,
-        decision_id: str,
-        choice: str,
-        option: str,
-        request: _PendingRequest,
-        at: float | None = None,
+        self, decision_id: str, choice: str, option: str, request: _PendingRequest, at: float
     ) -> bool:
         """Keep a new observation within the session's quota, if the option still exists."""
-        at, name, rank = at or self._now(), name_of(choice, option), self.learnable.get(choice)
+        name, rank = name_of(choice, option), self.learnable.get(choice)
         if rank is None or self._table.has(decision_id, name):
             return False
         vector, scores = rank(request.text, request.scope)
