@@ -207,13 +207,9 @@ COMMENT = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re
 
 TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
-_Transport: TypeAlias = Literal["stdio", "http", "sse"]
-
-TRANSPORTS: dict[str, _Transport] = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    **dict.fromkeys(("streamable-http", "streamable_http", "streamableHttp"), "http"),
+TRANSPORTS = {
+    **dict.fromkeys(("stdio", "local"), "stdio"),
+    **dict.fromkeys(("http", "streamable-http", "streamable_http", "streamableHttp"), "http"),
     "sse": "sse",
 }
 
@@ -314,6 +310,12 @@ class _Entry(_Switch):
         None, validation_alias=AliasChoices("headers", AliasPath("requestOptions", "headers"))
     )
     env_file: str | None = Field(None, alias="envFile")
+
+    @property
+    def transport(self) -> str | None:
+        """Transport by `type`, else by the other keys; None if neither tells."""
+        default = "stdio" if self.command else "http" if self.url else None
+        return TRANSPORTS.get(self.type) if self.type else default
 
 
 ENTRY_KEYS = frozenset(
@@ -483,10 +485,9 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
         entry = _Entry.model_validate(raw)
     except ValidationError as error:
         return ServerEntry(name, None, _faults(error))
-    transport = _transport(entry)
     expander = Expander(env)
-    target = _target(entry, transport, expander)
-    problems = [*_contradictions(entry, transport), *expander.problems]
+    target = _target(entry, expander)
+    problems = [*_contradictions(entry, entry.transport), *expander.problems]
     warnings: list[str] = []
     tools = _tool_filter(raw, problems, warnings)
     (problems or warnings).extend(_misspelt_keys(raw))
@@ -507,20 +508,11 @@ def _misspelt_keys(raw: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{key!r} is not known{did_you_mean(near)}"
 
 
-def _transport(entry: _Entry) -> _Transport | None:
-    """Transport by `type`, else by the other keys; None if neither tells."""
-    if entry.type:
-        return TRANSPORTS.get(entry.type)
-    if entry.command:
-        return "stdio"
-    return "http" if entry.url else None
-
-
 URL_START = re.compile(r"https?://|\$", re.IGNORECASE)
 """Begin of a URL, or a variable that may hold it."""
 
 
-def _contradictions(entry: _Entry, transport: _Transport | None) -> Iterator[str]:
+def _contradictions(entry: _Entry, transport: str | None) -> Iterator[str]:
     if transport is None and entry.type:
         yield f"'type' is {entry.type!r}; use stdio, http, streamable-http or sse"
     elif transport is None:
@@ -536,11 +528,11 @@ def _contradictions(entry: _Entry, transport: _Transport | None) -> Iterator[str
         yield "'envFile' is not read; put its variables under 'env' or export them"
 
 
-def _target(entry: _Entry, transport: _Transport | None, expander: Expander) -> Target:
-    if transport != "stdio":
+def _target(entry: _Entry, expander: Expander) -> Target:
+    if entry.transport != "stdio":
         url = expander.text("url", entry.url or "")
         headers = _texts("headers", entry.headers or {}, expander)
-        return HttpTarget(url, headers, transport == "sse" if entry.type else None)
+        return HttpTarget(url, headers, entry.transport == "sse" if entry.type else None)
     command = expander.text("command", entry.command or "")
     args = (expander.text(f"args[{n}]", _as_text(v)) for n, v in enumerate(entry.args or ()))
     return StdioTarget(
