@@ -26,6 +26,7 @@ from toolcrib.indexers.enrichment import EnrichmentLine, Enrichments, NamesOfToo
 from toolcrib.indexers.points import dense_text
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
+from toolcrib.store.base import pages
 from toolcrib.store.folder import file_lock
 from toolcrib.store.records_db import DbRow, RecordsDb
 
@@ -131,16 +132,14 @@ def questions(
     vectors = dense.encode_documents([dense_text(spec) for spec in specs])
     _, servers = np.unique([spec.server for spec in specs], return_inverse=True)
     asked: list[Question] = []
-    for start in range(0, len(places), SIBLING_SEARCH_ROWS):
-        block = places[start : start + SIBLING_SEARCH_ROWS]
-        likeness = vectors[block] @ vectors.T
+    for block in pages(places, SIBLING_SEARCH_ROWS):
+        likeness = vectors[list(block)] @ vectors.T
         for place, row in zip(block, likeness, strict=True):
             order = np.argsort(-row, kind="stable")
             others = order[order != place]
             here = others[servers[others] == servers[place]]
-            siblings: list[int] = others[:SIBLINGS_PER_PROMPT].tolist()
-            mates: list[int] = here[:SERVER_TOOLS_PER_PROMPT].tolist()
-            found = (tuple(specs[n] for n in nearest) for nearest in (siblings, mates))
+            nearest = others[:SIBLINGS_PER_PROMPT], here[:SERVER_TOOLS_PER_PROMPT]
+            found = (tuple(specs[n] for n in numbers.tolist()) for numbers in nearest)
             asked.append(Question(specs[place], *found))
     return asked
 

@@ -22,10 +22,7 @@ Discrepancy: TypeAlias = tuple[str, str]
 
 
 def find_faults(
-    store: Store,
-    dense: DenseEncoder,
-    lexical: LexicalEncoder,
-    redraft: Callable[[Record], Draft],
+    store: Store, dense: DenseEncoder, lexical: LexicalEncoder, redraft: Callable[[Record], Draft]
 ) -> Iterator[Discrepancy]:
     """Encode the texts of all points again, and yield the stored points that differ.
 
@@ -51,10 +48,7 @@ def find_faults(
 
 
 def _wrong_vectors(
-    store: Store,
-    dense: DenseEncoder,
-    lexical: LexicalEncoder,
-    drafts: list[tuple[Record, Draft]],
+    store: Store, dense: DenseEncoder, lexical: LexicalEncoder, drafts: list[tuple[Record, Draft]]
 ) -> Iterator[Discrepancy]:
     vectors = dense.encode_documents([made.texts[0] for _, made in drafts])
     for (record, made), vector in zip(drafts, vectors, strict=True):
