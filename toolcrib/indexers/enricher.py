@@ -138,8 +138,9 @@ def questions(
             order = np.argsort(-row, kind="stable")
             others = order[order != place]
             here = others[servers[others] == servers[place]]
-            nearest = others[:SIBLINGS_PER_PROMPT], here[:SERVER_TOOLS_PER_PROMPT]
-            found = (tuple(specs[n] for n in numbers.tolist()) for numbers in nearest)
+            siblings: list[int] = others[:SIBLINGS_PER_PROMPT].tolist()
+            mates: list[int] = here[:SERVER_TOOLS_PER_PROMPT].tolist()
+            found = (tuple(specs[n] for n in nearest) for nearest in (siblings, mates))
             asked.append(Question(specs[place], *found))
     return asked
 
