@@ -35,11 +35,8 @@ COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator)
 SPEC_SOURCE, OBJECT_SOURCE = "a ToolSpec", "a Python object"
 """Names of sources that are no files: objects that a caller passes."""
 
-MAX_SHOWN_KEYS = 5
-"""Keys of an unknown object that a message names."""
-
-MAX_SHOWN_FOLDERS = 10
-"""Most skipped folders that a refusal names."""
+MAX_SHOWN_KEYS, MAX_SHOWN_FOLDERS = 5, 10
+"""Most keys of an unknown object, and most skipped folders, that a message names."""
 
 INSTALLED_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__"})
 """Folders of installed packages, which are skipped as hidden folders are."""
