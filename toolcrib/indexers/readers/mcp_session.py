@@ -12,6 +12,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
@@ -334,9 +335,10 @@ def implementation() -> Implementation:
     """Our name and version for servers."""
     from mcp.types import Implementation
 
-    from toolcrib import __version__
-
-    return Implementation(name="toolcrib", version=__version__)
+    try:
+        return Implementation(name="toolcrib", version=version("toolcrib"))
+    except PackageNotFoundError:  # a checkout that is not installed
+        return Implementation(name="toolcrib", version="unknown")
 
 
 # -- reasons of failure ----------------------------------------------------------------------------
