@@ -259,9 +259,8 @@ def screen_line(
 
 
 def _enrichment_of(line: EnrichmentLine, texts: Mapping[str, tuple[str, ...]]) -> Enrichment:
-    about = {"digest": line.digest, "model": line.model, "prompt": line.prompt}
-    purpose = "".join(texts["purpose"])
-    return Enrichment.model_validate({**texts, "purpose": purpose, **about})
+    about = line.model_dump(include={"digest", "model", "prompt"})
+    return Enrichment.model_validate({**texts, "purpose": "".join(texts["purpose"]), **about})
 
 
 def _blocked_places(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
