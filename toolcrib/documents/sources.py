@@ -271,10 +271,8 @@ def _read_body(answer: HTTPResponse, clock: Clock) -> bytes:
     while chunk := answer.read1(_CHUNK_BYTES):
         content += chunk
         if len(content) > MAX_FETCHED_BYTES:
-            raise ValueError(
-                f"larger than {MAX_FETCHED_BYTES:,} bytes, the most that is fetched: save it as "
-                "a file and name that"
-            )
+            size = f"larger than {MAX_FETCHED_BYTES:,} bytes, the most that is fetched"
+            raise ValueError(f"{size}: save it as a file and name that")
         if clock() > until:
             raise TimeoutError
     # Reads in pieces do not raise if the connection breaks, so the length is compared.

@@ -137,10 +137,8 @@ def require_entries(entries: Sequence[_Result], *, prune: bool = False) -> Seque
         SourceError: all entries are refused; with the first reason.
     """
     if prune and not entries:
-        raise QueryError(
-            "prune removes everything that no source has, and there is nothing in the sources; "
-            "name a source with an entry, or remove by id"
-        )
+        danger = "prune removes everything that no source has, and there is nothing in the sources"
+        raise QueryError(f"{danger}; name a source with an entry, or remove by id")
     refused = ReadSources(cast("Any", entries)).only_refusals
     if refused is None:
         return entries

@@ -223,9 +223,8 @@ class Source:
 
     def _stop_waste(self, number: int, blank: int, wasted: int) -> None:
         if blank > MAX_BLANK_LINES or wasted > MAX_WASTED_BYTES:
-            raise self.error(
-                "blank or overlong lines without end; the rest is not read", f"line {number}"
-            )
+            reason = "blank or overlong lines without end; the rest is not read"
+            raise self.error(reason, f"line {number}")
 
     def error(self, reason: str, place: str = "") -> SourceError:
         """Make a `SourceError` about this source, to raise."""

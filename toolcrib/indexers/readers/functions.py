@@ -72,10 +72,8 @@ def _fields(tool: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(kind, str):
         raise ValueError(f"type: must be text, not {kind_of(kind)}")  # noqa: TRY004
     if kind not in CALLABLE_TYPES:
-        raise ValueError(
-            f"type {kind!r} is a tool that the provider runs itself, not a function definition; "
-            "remove it from the file"
-        )
+        what = "is a tool that the provider runs itself, not a function definition"
+        raise ValueError(f"type {kind!r} {what}; remove it from the file")
     refuse_foreign(tool, "toolspec", "mcp")
     only = next(iter(tool), "") if len(tool) == 1 else ""
     if only.replace("_", "").lower() in PROVIDER_KEYS:

@@ -147,10 +147,8 @@ class References:
 
     def _look_up(self, reference: str) -> Any:
         if not reference.startswith("#"):
-            raise ValueError(
-                f"$ref {reference!r} leads to another file; bundle all files into one first "
-                "(for example with `redocly bundle`)"
-            )
+            way_out = "bundle all files into one first (for example with `redocly bundle`)"
+            raise ValueError(f"$ref {reference!r} leads to another file; {way_out}")
         start, *steps = reference[1:].split("/")
         keys = [
             unquote(step).replace("~1", "/").replace("~0", "~")

@@ -100,11 +100,9 @@ class McpListReader:
         else:
             yield from specs_in(source, fields)
         if is_object(data) and data.get("nextCursor"):
-            yield source.refusal(
-                "the list is incomplete: the server has more pages after this one; "
-                "save them all, or read the live server",
-                "nextCursor",
-            )
+            more = "the server has more pages after this one"
+            reason = f"the list is incomplete: {more}; save them all, or read the live server"
+            yield source.refusal(reason, "nextCursor")
 
 
 def tool_specs(source: str, place: str, tools: list[Any], server: str) -> Reading:

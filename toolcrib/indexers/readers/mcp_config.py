@@ -183,19 +183,17 @@ class Expander:
         if variable and variable[2] is not None:
             return variable[2]
         if inside.startswith("input:"):
-            self.problems.append(
-                f"{where} needs an interactive input ({found[0]}), which only editors support; "
-                "write an environment variable there, such as ${TOKEN}"
-            )
+            way_out = "write an environment variable there, such as ${TOKEN}"
+            kind = f"an interactive input ({found[0]}), which only editors support"
+            self.problems.append(f"{where} needs {kind}; {way_out}")
         elif EDITOR_ONLY.fullmatch(inside):
             fault = f"uses {found[0]}, which only editors know; write its value"
             self.problems.append(f"{where} {fault}")
         elif variable and (found[1] or inside.isupper()):
             name = variable[1]
-            self.problems.append(
-                f"{where} needs the environment variable {name!r}, which is not set; "
-                f"set it, or write ${{{name}:-default}}"
-            )
+            missing = f"the environment variable {name!r}, which is not set"
+            way_out = f"set it, or write ${{{name}:-default}}"
+            self.problems.append(f"{where} needs {missing}; {way_out}")
         return found[0]
 
 
@@ -648,9 +646,8 @@ def parse_config(source: Source) -> Any:
         return source.data
     except SourceError:
         if source.path is None:
-            raise source.error(
-                "no such file; `toolcrib import` makes an mcp.json of this machine's hosts"
-            ) from None
+            way_out = "`toolcrib import` makes an mcp.json of this machine's hosts"
+            raise source.error(f"no such file; {way_out}") from None
         # VS Code's own template has comments, which are neither JSON nor YAML.
         if (plain := without_comments(source.text)) == source.text:
             raise

@@ -24,10 +24,8 @@ def decode(content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        byte = content[error.start]
-        raise ValueError(
-            f"not UTF-8: byte 0x{byte:02x} at position {error.start:,}; save the file as UTF-8"
-        ) from None
+        found = f"byte 0x{content[error.start]:02x} at position {error.start:,}"
+        raise ValueError(f"not UTF-8: {found}; save the file as UTF-8") from None
 
 
 def parse_json(text: str) -> Any:
@@ -116,10 +114,8 @@ class _Expansion:
         self._size += size
         self._aliased_nodes += size
         if self._aliased_nodes > MAX_ALIASED_NODES:
-            raise ValueError(
-                f"aliases up to *{name} at line {line} stand for more than "
-                f"{MAX_ALIASED_NODES:,} values; write them out or remove them"
-            )
+            most = f"{MAX_ALIASED_NODES:,} values; write them out or remove them"
+            raise ValueError(f"aliases up to *{name} at line {line} stand for more than {most}")
 
 
 if TYPE_CHECKING:

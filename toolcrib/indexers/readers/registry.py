@@ -263,9 +263,8 @@ def _stop_endless_refusals(source: Source, items: Reading) -> Reading:
         yield item
         in_a_row = in_a_row + 1 if isinstance(item, Refusal) else 0
         if in_a_row == MAX_REFUSALS_IN_A_ROW:
-            raise source.error(
-                f"{MAX_REFUSALS_IN_A_ROW:,} wrong entries in a row; the rest is not read"
-            )
+            reason = f"{MAX_REFUSALS_IN_A_ROW:,} wrong entries in a row; the rest is not read"
+            raise source.error(reason)
 
 
 def _unknown_format_reason(source: Source) -> str:
@@ -292,6 +291,5 @@ def _unknown_format_reason(source: Source) -> str:
         keys = sorted(data)
         more = ", …" if len(keys) > MAX_SHOWN_KEYS else ""
         shape += f" with the keys {', '.join(map(repr, keys[:MAX_SHOWN_KEYS]))}{more}"
-    return (
-        f"{shape} is not a shape that is known; say which of {', '.join(formats())} with --format"
-    )
+    names = ", ".join(formats())
+    return f"{shape} is not a shape that is known; say which of {names} with --format"

@@ -82,9 +82,8 @@ def front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
     first, *lines = text.removeprefix("\ufeff").lstrip().splitlines()
     ends = [number for number, line in enumerate(lines) if line.rstrip() == FRONT_MATTER_FENCE]
     if first.rstrip() != FRONT_MATTER_FENCE or not ends:
-        raise ValueError(
-            f"must begin with name and description between two lines of {FRONT_MATTER_FENCE}"
-        )
+        fences = f"between two lines of {FRONT_MATTER_FENCE}"
+        raise ValueError(f"must begin with name and description {fences}")
     front = _parse_front_matter("\n".join(lines[: ends[0]]))
     if not is_object(front):
         raise ValueError(f"must be an object, not {kind_of(front)}")
