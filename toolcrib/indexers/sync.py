@@ -551,11 +551,10 @@ class PassageSync:
             *(AnyOf("document", page) for page in pages(documents, DOCUMENTS_PER_REQUEST)),
             *([] if pruned is None else [Equals("collection", pruned)]),
         ]
-        fields = ("id", "digest", "collection", "document")
-        payloads = (r.payload for where in filters for r in self._store.scroll(where, fields))
-        return {
-            p["id"]: _StoredPassage(p["digest"], p["collection"], p["document"]) for p in payloads
-        }
+        names = _StoredPassage._fields
+        records = (r for where in filters for r in self._store.scroll(where, ("id", *names)))
+        payloads = (record.payload for record in records)
+        return {p["id"]: _StoredPassage._make(p[name] for name in names) for p in payloads}
 
 
 def _diff_passages(

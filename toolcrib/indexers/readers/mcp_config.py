@@ -266,14 +266,13 @@ class Overlay(FrozenModel):
 
     def on(self, spec: ToolSpec) -> ToolSpec:
         """Copy of a tool with the overlay; approvals are for the server's own specification."""
-        return spec.model_copy(
-            update={
-                "tags": tuple(dict.fromkeys((*spec.tags, *self.tags))),
-                "sensitivity": self.sensitivity,
-                "always_active": spec.name in self.always_active,
-                "enabled": not fits_any(spec.name, self.disabled),
-            }
-        )
+        fields = {
+            "tags": tuple(dict.fromkeys((*spec.tags, *self.tags))),
+            "sensitivity": self.sensitivity,
+            "always_active": spec.name in self.always_active,
+            "enabled": not fits_any(spec.name, self.disabled),
+        }
+        return spec.model_copy(update=fields)
 
 
 class _Switch(BaseModel):

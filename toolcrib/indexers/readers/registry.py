@@ -283,10 +283,9 @@ def _unknown_format_reason(source: Source) -> str:
     shape = kind_of(data)
     first: object = data[0] if shape == "a list" else data
     if is_object(first) and "name" in first:
-        return (
-            "has a `name` and nothing else that makes it a tool: give a `server`, an "
-            "`input_schema` or another field of tools, or say --format toolspec"
-        )
+        lacking = "give a `server`, an `input_schema` or another field of tools"
+        reason = "has a `name` and nothing else that makes it a tool"
+        return f"{reason}: {lacking}, or say --format toolspec"
     if is_object(data):
         keys = sorted(data)
         more = ", …" if len(keys) > MAX_SHOWN_KEYS else ""
