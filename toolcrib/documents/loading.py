@@ -576,7 +576,8 @@ def _any_directive_known() -> Generator[None]:
 
     def directive(name: str, language: Any, document: Any) -> tuple[Any, list[Any]]:
         found = find_directive(name, language, document)[0] or any_directive
-        options = _AnyOption(found.option_spec or {})
+        # Unknown options are text; without any known option docutils would refuse them.
+        options = defaultdict(lambda: str, {"": str, **(found.option_spec or {})})
         return type(found.__name__, (found,), {"option_spec": options}), []
 
     def role(name: str, language: Any, line: int, reporter: Any) -> tuple[Any, list[Any]]:
@@ -587,16 +588,6 @@ def _any_directive_known() -> Generator[None]:
         yield
     finally:
         directives.directive, roles.role = find_directive, find_role
-
-
-class _AnyOption(dict[str, Callable[[str | None], Any]]):
-    """Options of a directive: known options, and all other options as text."""
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __missing__(self, name: str) -> Callable[[str | None], Any]:
-        return str
 
 
 def _any_directive() -> Any:
