@@ -239,7 +239,6 @@ def _value_at(data: Any, *keys: str) -> Any:
 MAX_UNPACKED_BYTES = 64 * 2**20
 """Most unpacked bytes of the texts of a DOCX; a small file may unpack to any size."""
 
-_LOGGERS = ("pdfminer", "bs4", "mammoth")
 
 _SKIPPED_ELEMENTS = (
     "script, style, template, noscript, nav, footer, "
@@ -507,7 +506,7 @@ BINARY_KINDS = frozenset(_BINARY_CONVERSIONS)
 def _conversion_errors(what: str) -> Generator[None]:
     """Silence the libraries, and turn all their errors into ValueError."""
     try:
-        with quiet_loggers(*_LOGGERS), warnings.catch_warnings():
+        with quiet_loggers("pdfminer", "bs4", "mammoth"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     except (MissingExtraError, MemoryError):
@@ -517,7 +516,7 @@ def _conversion_errors(what: str) -> Generator[None]:
         kind = type(error).__name__
         if kind == "PDFPasswordIncorrect":
             raise ValueError("is protected by a password; save it without one") from error
-        said = re.sub(r"\s+", " ", str(error)).strip()
+        said = " ".join(str(error).split())
         raise ValueError(f"cannot be read as {what}: {kind}{': ' if said else ''}{said}") from error
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from filelock import Timeout
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import LanguageModelError, LanguageModelRefusedError, SourceError
@@ -78,8 +78,6 @@ SafetyTag: TypeAlias = Literal[
 
 class EnrichmentAnswer(BaseModel):
     """Answer of the model: purpose and requests of a tool in the words of users."""
-
-    model_config = ConfigDict(extra="ignore")
 
     purpose: str
     examples: Annotated[list[str], Field(min_length=1)]
