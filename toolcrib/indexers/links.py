@@ -264,7 +264,7 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
 
 
 def _identifiers(text: str) -> Iterator[re.Match[str]]:
-    """Yield words that look like identifiers (`files.list`, `getUser`), unless to discourage."""
+    """Yield words like identifiers (`files.list`, `getUser`), unless the text discourages."""
     words = _NAME.finditer("" if _DISCOURAGEMENT.search(text) else text)
     return (word for word in words if _IDENTIFIER_SHAPE.search(word.group()))
 

@@ -266,8 +266,8 @@ def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _
 def is_current(store: Store, specs: Sequence[ToolSpec], where: Filter) -> bool:
     """True if the stored tools that match a filter are these, and no run was interrupted."""
     given = {spec.id: _as_stored(spec) for spec in specs}
-    prefixes = NamePrefixes.from_meta(store.read_meta())
-    return _stored_tools(store, [where]) == given and not prefixes.stale
+    found = _stored_tools(store, [where])
+    return found == given and not NamePrefixes.from_meta(store.read_meta()).stale
 
 
 IDS_PER_REQUEST, GROUPS_PER_REQUEST = 1_000, 64

@@ -214,7 +214,7 @@ def _langchain_fields(tool: Any) -> dict[str, Any]:
 
 
 def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    """Fields of a function; parameters are described by a `Field`, a text, or the docstring."""
+    """Fields of a function; a `Field`, a text or else the docstring describes a parameter."""
     # pydantic accepts a function here, although its annotations allow only types.
     taken: Any = _as_plain_function(function)
     schema = _self_contained(lambda: TypeAdapter[Any](taken).json_schema(schema_generator=_Schema))
