@@ -114,9 +114,9 @@ def taught(
     digests, now, encoder = dict.fromkeys(servers, ""), calls[-1].at, calls[0].encoder
     lessons = make_lessons(calls, digests, encoder, now)
     left_out = () if everything else contradicting_keys(calls, lessons)
-    if left_out:
-        lessons = make_lessons(calls, digests, encoder, now, left_out)
     kept = [each for each in calls if each.by not in left_out]
+    if left_out:
+        lessons = make_lessons(kept, digests, encoder, now)
     replayed = {} if everything else {e.server: e for e in replay(kept, lessons, servers)}
 
     def strength(tool: str) -> float:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.router.conftest import free_of_models
 from toolcrib import Crib, Scope, ToolSpec, Turn
+from toolcrib.learning import learner
 from toolcrib.learning.learner import BACKGROUND_FROM_OBSERVATIONS
 from toolcrib.router.decision_log import JsonLinesLog
 from toolcrib.router.settings import TelemetrySettings
@@ -97,6 +98,16 @@ def test_a_key_that_contradicts_the_others_is_left_out_alone(crib):
     assert learned(crib)["chat/note"].reason.startswith("its keys' calls contradict")
     assert learned(crib)["chat/post"].live
     assert first(crib) == "chat/post"
+
+
+def test_a_key_that_is_left_out_gives_no_examples_and_is_still_counted(crib, monkeypatch):
+    monkeypatch.setattr(learner, "contradicting_keys", lambda *_: ("eve",))
+    teach(crib, by="ana")
+    teach(crib, by="eve")
+    teach(crib, tool="chat/note", by="eve")
+    post, note = (learned(crib)[tool] for tool in ("chat/post", "chat/note"))
+    assert (post.observations, post.examples, post.live) == (6, 3, True)
+    assert (note.observations, note.examples, note.live) == (3, 0, False)
 
 
 @pytest.mark.slow

@@ -88,14 +88,6 @@ def test_the_examples_that_are_kept_are_the_newest_and_the_least_alike():
     assert len(examples) == MAX_EXAMPLES
 
 
-def test_a_key_that_is_left_out_gives_no_examples_and_is_still_counted():
-    seen = [observation(by="ana"), observation(by="eve", session="t")]
-    digests = {"a/x": "d"}
-    (lesson,) = make_lessons(seen, digests, ENCODER, NOW, ("eve",))
-    assert (lesson.examples, len(lesson.observations)) == ((seen[0],), 2)
-    assert make_lessons(seen, digests, ENCODER, NOW, ("ana", "eve")) == []
-
-
 def test_the_support_without_a_session_or_a_key_is_that_of_the_rest():
     seen = [observation(by=key, session=f"{key}{n}") for key in ("ana", "bob") for n in range(2)]
     lesson = lessons(seen)["a/x"]

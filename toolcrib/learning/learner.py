@@ -331,10 +331,10 @@ class UsageLearner:
         servers = {tool: payload["server"] for tool, payload in tools.items()}
         encoder, now = self._tools.dense.name, self._now()
         usable = [e for e in observations if e.encoder == encoder and e.tool in tools]
-        lessons = make_lessons(observations, digests, encoder, now)
+        lessons = make_lessons(usable, digests, encoder, now)
         if left_out := contradicting_keys(usable, lessons):
-            lessons = make_lessons(observations, digests, encoder, now, left_out)
             usable = [each for each in usable if each.by not in left_out]
+            lessons = make_lessons(usable, digests, encoder, now)
         replayed = [replace(each, choice=choice) for each in replay(usable, lessons, servers)]
         companions = {} if choice else learned_companions(usable, now)
         live = {each.server for each in replayed if each.verdict == "live"}
@@ -355,11 +355,12 @@ class UsageLearner:
 
         rows: list[DbRow] = []
         for tool, own in by_tool.items():
-            lesson = known.get(tool) or Lesson(tool, (), (), tuple(own))
-            goes_with = companions.get(tool, []) if tool in known else []
+            lesson, is_taught = known.get(tool, Lesson(tool)), tool in known
+            goes_with = companions.get(tool, []) if is_taught else []
+            examples = _examples(lesson, digests[tool]) if is_taught else {}
+            counted = [each for each in own if each.encoder == encoder or not is_taught]
             why, server = _REASONS.get(reason(tool), ""), servers.get(tool, "")
-            learned = _learned_tool(server, lesson, why, goes_with)
-            examples = _examples(lesson, digests[tool]) if tool in known else {}
+            learned = _learned_tool(server, counted, lesson, why, goes_with)
             rows.append(DbRow(learned.tool, now, {"tool": as_json(learned), **examples}))
         return rows, replayed, left_out
 
@@ -483,8 +484,9 @@ def _examples(lesson: Lesson, digest: str) -> dict[str, Any]:
     return {"digest": digest, "decisions": list(lesson.vectors), "vectors": vectors}
 
 
-def _learned_tool(server: str, lesson: Lesson, why: str, goes_with: Sequence[str]) -> LearnedTool:
-    observations = lesson.observations
+def _learned_tool(
+    server: str, observations: Sequence[Observation], lesson: Lesson, why: str, goes_with: list[str]
+) -> LearnedTool:
     return LearnedTool(
         tool=observations[0].name,
         choice=observations[0].choice,

@@ -43,12 +43,11 @@ MAX_CANDIDATE_OBSERVATIONS = 400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """Examples of a tool with their weights in (0, 1], and all its observations."""
+    """Examples of a tool with their weights in (0, 1]."""
 
     tool: str
-    examples: tuple[Observation, ...]
-    weights: tuple[float, ...]
-    observations: tuple[Observation, ...]
+    examples: tuple[Observation, ...] = ()
+    weights: tuple[float, ...] = ()
 
     @property
     def support(self) -> float:
@@ -89,21 +88,17 @@ def _support(examples: Iterable[tuple[Observation, float]]) -> float:
 
 
 def make_lessons(
-    observations: Iterable[Observation],
-    digests: Mapping[str, str],
-    encoder: str,
-    now: float,
-    left_out: Sequence[str] = (),
+    observations: Iterable[Observation], digests: Mapping[str, str], encoder: str, now: float
 ) -> list[Lesson]:
     """Lessons of the tools in `digests`, which are those that exist, by id.
 
-    Observations by another encoder, of too little weight, or of a `left_out` key are no examples.
+    Observations by another encoder, or of too little weight, are no examples.
     """
     by_tool: defaultdict[str, list[Observation]] = defaultdict(list)
     for each in observations:
         if each.tool in digests and each.encoder == encoder:
             by_tool[each.tool].append(each)
-    made = (_lesson(t, seen, digests[t], now, left_out) for t, seen in sorted(by_tool.items()))
+    made = (_lesson(t, seen, digests[t], now) for t, seen in sorted(by_tool.items()))
     return [lesson for lesson in made if lesson.examples]
 
 
@@ -168,17 +163,14 @@ def bounded_share(counts: Mapping[str, float], whole: float, shares: Mapping[str
 # -- choice of examples ----------------------------------------------------------------------------
 
 
-def _lesson(
-    tool: str, seen: Sequence[Observation], digest: str, now: float, left_out: Sequence[str]
-) -> Lesson:
-    believed = [each for each in seen if each.by not in left_out]
-    believed.sort(key=lambda each: (-each.at, each.decision))
-    newest = believed[:MAX_CANDIDATE_OBSERVATIONS]
+def _lesson(tool: str, seen: Sequence[Observation], digest: str, now: float) -> Lesson:
+    ordered = sorted(seen, key=lambda each: (-each.at, each.decision))
+    newest = ordered[:MAX_CANDIDATE_OBSERVATIONS]
     aged = (age_weight((now - e.at) / DAY_S, changed=e.digest != digest) for e in newest)
     weights = np.fromiter(aged, float)
     chosen = _farthest_first(newest, weights)
     examples = tuple(newest[place] for place in chosen)
-    return Lesson(tool, examples, tuple(weights[chosen].tolist()), tuple(seen))
+    return Lesson(tool, examples, tuple(weights[chosen].tolist()))
 
 
 def _farthest_first(seen: Sequence[Observation], weights: Floats) -> list[int]:
