@@ -401,8 +401,8 @@ def find_servers(source: Source) -> dict[str, Any] | None:
     document = parse_config(source)
     if not is_object(document):
         return None
-    if _is_registry_entry(document):
-        return {document["name"]: _registry_server(document)}
+    if (listed := _registry_server(document)) is not None:
+        return {document["name"]: listed}
     claude, vs_code = document.get("mcpServers"), document.get("servers")
     if is_list(claude) and claude and all(map(is_object, claude)):
         claude = _by_name(claude)
@@ -569,19 +569,16 @@ RUNNERS = {
 TEMPLATE_VARIABLE = re.compile(r"(?<!\$)\{(\w+)\}")
 
 
-def _is_registry_entry(document: dict[str, Any]) -> bool:
-    """True for a `server.json`, the format of the MCP registry."""
+def _registry_server(document: dict[str, Any]) -> dict[str, Any] | None:
+    """Entry of an mcp.json for a `server.json`, by its URL or else a package; else None."""
+    remotes = _objects_with("url", document.get("remotes"))
     packages = _objects_with("registryType", document.get("packages"))
-    is_listed = bool(packages or _objects_with("url", document.get("remotes")))
-    return is_listed and isinstance(document.get("name"), str)
-
-
-def _registry_server(document: dict[str, Any]) -> dict[str, Any]:
-    """Convert a server to an entry of an mcp.json: its remote URL if any, else a package."""
-    for remote in _objects_with("url", document.get("remotes")):
+    if not (remotes or packages) or not isinstance(document.get("name"), str):
+        return None
+    for remote in remotes:
         headers = _registry_inputs(remote.get("headers"))
         return {"type": remote.get("type"), "url": _template(remote["url"]), "headers": headers}
-    for package in _objects_with("registryType", document.get("packages")):
+    for package in packages:
         transport = package.get("transport")
         is_stdio = not is_object(transport) or transport.get("type") == "stdio"
         if is_stdio and (runner := RUNNERS.get(str(package["registryType"]))):

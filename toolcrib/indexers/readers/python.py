@@ -220,7 +220,8 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
     schema = _self_contained(lambda: TypeAdapter[Any](taken).json_schema(schema_generator=_Schema))
     if schema.get("type") != "object":
         raise ValueError("takes positional-only parameters or *args; a tool is called by name")
-    if _is_method_without_object(function, schema):
+    own_name = getattr(function, "__qualname__", "").rpartition("<locals>.")[2]
+    if "." in own_name and next(iter(schema.get("properties", {})), None) == "self":
         raise ValueError("is a method of a class; name the method of an object made of it")
     # Imported here, as it is slow to import and only functions need it.
     import docstring_parser
@@ -238,11 +239,6 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
         if notes.get(parameter) and "description" not in field:
             field["description"] = notes[parameter]
     return {"name": name, "description": description.strip(), "input_schema": schema}
-
-
-def _is_method_without_object(function: Any, schema: dict[str, Any]) -> bool:
-    own_name = getattr(function, "__qualname__", "").rpartition("<locals>.")[2]
-    return "." in own_name and next(iter(schema.get("properties", {})), None) == "self"
 
 
 def _as_plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
