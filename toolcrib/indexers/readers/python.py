@@ -103,13 +103,11 @@ def _with_label(name: str | None, tool: Any, reason: str) -> str:
 
 def _tool_objects(found: Any) -> Iterator[tuple[str, str | None, Any]]:
     """Place, name (the key in a dict) and object of each tool."""
-    if isinstance(found, dict):
+    if isinstance(found, dict | list | tuple):
+        many = cast("Any", found)
         # A copy: inspecting an object may import modules, and so change the dict.
-        for key, tool in list(cast("dict[object, Any]", found).items()):
+        for key, tool in list(many.items() if isinstance(found, dict) else enumerate(many)):
             yield f"[{key!r}]", key if isinstance(key, str) else None, tool
-    elif isinstance(found, list | tuple):
-        for index, tool in enumerate(list(cast("list[Any]", found))):
-            yield f"[{index}]", None, tool
     elif type(found).__name__ == "ListToolsResult":
         # A `ListToolsResult` of the MCP SDK, recognised without importing the SDK.
         yield from _tool_objects(found.tools)
