@@ -105,8 +105,9 @@ def _tool_objects(found: Any) -> Iterator[tuple[str, str | None, Any]]:
     """Place, name (the key in a dict) and object of each tool."""
     if isinstance(found, dict | list | tuple):
         many = cast("Any", found)
+        pairs: Any = many.items() if isinstance(found, dict) else enumerate(many)
         # A copy: inspecting an object may import modules, and so change the dict.
-        for key, tool in list(many.items() if isinstance(found, dict) else enumerate(many)):
+        for key, tool in list(pairs):
             yield f"[{key!r}]", key if isinstance(key, str) else None, tool
     elif type(found).__name__ == "ListToolsResult":
         # A `ListToolsResult` of the MCP SDK, recognised without importing the SDK.
