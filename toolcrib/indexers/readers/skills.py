@@ -113,8 +113,7 @@ def _files(folder: Path, taken: int) -> Iterator[tuple[str, str | None]]:
     left = MAX_SKILL_CHARS - taken
     for path in _paths(folder)[:MAX_FILES]:
         text = _text(path)
-        if text is not None and len(text) > left:
-            text = None
+        text = text if len(text or "") <= left else None
         left -= len(text or "")
         yield path.relative_to(folder).as_posix(), text
 
@@ -132,8 +131,7 @@ def _text(path: Path) -> str | None:
     """Text of a file; None for a long or binary file."""
     if path.stat().st_size > MAX_SKILL_FILE_BYTES:
         return None
-    try:
+    with suppress(UnicodeDecodeError):
         text = path.read_text("utf-8")
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
+        return None if "\0" in text else text
+    return None
