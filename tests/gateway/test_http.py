@@ -312,7 +312,11 @@ async def test_a_key_gets_its_profile(tmp_path):
         async with with_key(url, text) as client:
             await until_listed(client, "post__echo")
             refused = await client.call_tool("post__send_fax", {}, raise_on_error=False)
+        async with with_key(url, text) as client:
+            instructions = client.instructions or ""
     assert refused.is_error
+    # Its few tools are all listed, though the gateway's own settings show none.
+    assert "find_tools" not in instructions
 
 
 @pytest.mark.slow

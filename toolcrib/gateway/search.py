@@ -234,7 +234,8 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
 
         The gateway's tools are named only if there are so many others that they are surely listed.
         """
-        offered, limit = self._tools.catalog.within(self.scope()), self._settings.pass_through
+        offered = self._tools.catalog.within(self.scope())
+        limit = self._settings_of(get_access_token()).pass_through
         searches = len(offered) > limit or not limit
         first = SEARCH_INSTRUCTIONS.format(self._called_by) if searches else LIST_INSTRUCTIONS
         parts, left = [first], MAX_GREETING_INSTRUCTIONS_CHARS

@@ -29,7 +29,7 @@ from toolcrib.access.tokens import callers_of
 from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.activity import OperationMetrics
-from toolcrib.gateway.approval import Approval
+from toolcrib.gateway.approval import Approval, is_tool
 from toolcrib.gateway.auth import KeyVerifier
 from toolcrib.gateway.config import McpFile, file_stamp
 from toolcrib.gateway.connection import UpstreamConnection
@@ -266,7 +266,11 @@ def _add_monitoring(gateway: Gateway) -> None:
     index, pool = gateway.index, gateway.pool
     for name, says, count in (
         ("tools", "Tools on offer.", lambda: len(index.catalog)),
-        ("tools_held", "Tools held back until they are approved.", lambda: len(index.held())),
+        (
+            "tools_held",
+            "Tools held back until they are approved.",
+            lambda: sum(is_tool(each.spec) for each in index.held()),
+        ),
         ("servers", "Servers behind the gateway.", lambda: len(list(pool))),
         ("servers_up", "Servers whose tools can be called.", lambda: sum(e.is_up for e in pool)),
     ):
