@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
@@ -176,9 +177,9 @@ class TurnRouter:
         decision = replace(decision, usage=meter.usage) if meter.usage else decision
         if self._log is not None:
             text = self._settings.telemetry.text
-            made = decision_record(decision, text=text, at=time.time())
-            log, record = self._log, made if by is None else {**made, "by": by}
-            _attempt(lambda: log.write(record), UNLOGGED_WARNING)
+            record = decision_record(decision, text=text, at=time.time())
+            record |= {} if by is None else {"by": by}
+            _attempt(partial(self._log.write, record), UNLOGGED_WARNING)
         if (learner := self.collector) is not None:
             session, text = _session(turn), decision.search_text
             learner.remember(
@@ -316,8 +317,7 @@ class TurnRouter:
             if isinstance(self._log, FailureLog):
                 self._log.write(record)
             else:
-                log = self._log
-                _attempt(lambda: log.write(record), UNLOGGED_WARNING)
+                _attempt(partial(self._log.write, record), UNLOGGED_WARNING)
 
     def feedback(self, decision_id: str, given: Mapping[str, Any]) -> None:
         """Log the right answer to a decision and learn from it, as `Crib.feedback`."""
@@ -364,9 +364,12 @@ class TurnRouter:
             return True
         from toolcrib.context.model import stored_context
 
-        kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
-        stored = None if kept is None else base64.b64decode(kept)
+        stored = self._stored_context()
         return stored is not None and stored_context(settings, dense, stored) is not None
+
+    def _stored_context(self) -> bytes | None:
+        kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
+        return None if kept is None else base64.b64decode(kept)
 
     def learn_labels(self) -> None:
         """Fit the settings' labels and store the model, as `Crib.learn_labels`."""
@@ -463,11 +466,10 @@ class TurnRouter:
         """Context model, made once, and again after another process stored a new model."""
         from toolcrib.context.model import make_context_model
 
-        kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
-        if self._fitted_context is None or self._fitted_context[0] != kept:
-            stored = None if kept is None else base64.b64decode(kept)
+        stored = self._stored_context()
+        if self._fitted_context is None or self._fitted_context[0] != stored:
             model = make_context_model(self._settings.context, self._tools.dense, stored)
-            self._fitted_context = kept, model
+            self._fitted_context = stored, model
         return self._fitted_context[1]
 
 
