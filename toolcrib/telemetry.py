@@ -102,10 +102,8 @@ class MetricsRegistry:
 
     def watch(self, name: str, help_text: str, value: Callable[[], float]) -> None:
         """Register a value that is read with the metrics, and left out if reading it fails."""
-        family: Any = import_extra(
-            "prometheus_client.core", SERVICE_FEATURE, SERVICE_EXTRA
-        ).GaugeMetricFamily
-        self._registry.register(_ValueCollector(partial(family, name, help_text), value))
+        gauge = partial(self._library.metrics_core.GaugeMetricFamily, name, help_text)
+        self._registry.register(_ValueCollector(gauge, value))
 
     def text(self) -> tuple[bytes, str]:
         """Write all metrics in Prometheus' text format; also its content type."""
@@ -132,25 +130,18 @@ class Metrics(MetricsRegistry):
         self._stages = histogram(
             "toolcrib_stage_seconds", "Time of a stage.", STAGE_BUCKETS_S, "stage"
         )
-        model = "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"
+        of = "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "toolcrib_use"
         inference = "gen_ai_client_inference"
         self._models = histogram(
             f"{inference}_duration_seconds",
             "Time of a request to a language model.",
             MODEL_BUCKETS_S,
-            *model,
-            "toolcrib_use",
+            *of,
             "error_type",
         )
-        self._input = counter(
-            f"{inference}_usage_input_tokens", "Tokens asked.", *model, "toolcrib_use"
-        )
-        self._output = counter(
-            f"{inference}_usage_output_tokens", "Tokens said.", *model, "toolcrib_use"
-        )
-        self._cost = counter(
-            "toolcrib_model_cost", "Cost by the settings' prices.", *model, "toolcrib_use"
-        )
+        self._input = counter(f"{inference}_usage_input_tokens", "Tokens asked.", *of)
+        self._output = counter(f"{inference}_usage_output_tokens", "Tokens said.", *of)
+        self._cost = counter("toolcrib_model_cost", "Cost by the settings' prices.", *of)
 
     def count(self, summary: RequestSummary) -> None:
         """Count a request."""
@@ -397,9 +388,9 @@ class Logs:
             "error", request_id=request_id, kind=type(error).__name__, **text, at=places
         )
 
-    def say(self, event: str, *, warn: bool = False, **facts: Any) -> None:
-        """Write another event of the service."""
-        (self._logger.warning if warn else self._logger.info)(event, **facts)
+    def warn(self, library: str, text: str) -> None:
+        """Write a warning of a library."""
+        self._logger.warning("log", logger=library, text=text)
 
 
 class _LossyStream:
@@ -429,7 +420,7 @@ class _LibraryHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record's text alone: a stack trace may quote users."""
         try:
-            self._logs.say("log", warn=True, logger=record.name, text=record.getMessage())
+            self._logs.warn(record.name, record.getMessage())
         except Exception:  # noqa: BLE001 -- as logging itself has it
             self.handleError(record)
 
