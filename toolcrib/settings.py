@@ -299,10 +299,8 @@ class GatewaySettings(_Section):
 
     def with_profile(self, profile: ProfileSettings) -> Self:
         """Copy with the settings of a profile."""
-        given = profile.model_dump(exclude_none=True)
-        return self.model_copy(
-            update={name: value for name, value in given.items() if name in type(self).model_fields}
-        )
+        own = set(type(self).model_fields)
+        return self.model_copy(update=profile.model_dump(include=own, exclude_none=True))
 
 
 SECRET_SETTINGS = (
