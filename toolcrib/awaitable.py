@@ -20,14 +20,13 @@ async def run_in_thread(work: Callable[[], _Result]) -> _Result:
 
 def in_thread(
     method: Callable[Concatenate[_Owner, _Parameters], _Result],
-    run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None,
+    run: Callable[[Callable[[], Any]], Awaitable[Any]] = run_in_thread,
 ) -> Callable[Concatenate[_Owner, _Parameters], Coroutine[Any, Any, _Result]]:
     """Make an asynchronous twin of a blocking method; `run` runs it, callbacks included."""
-    start = run or run_in_thread
 
     @wraps(method)
     async def call(self: _Owner, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        return await start(partial(getattr(self, method.__name__), *args, **kwargs))
+        return await run(partial(getattr(self, method.__name__), *args, **kwargs))
 
     call.__name__ = f"a{method.__name__}"
     call.__doc__ = f"As `{method.__name__}`, in a thread."
