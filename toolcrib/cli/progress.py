@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from toolcrib.cli.output import count_of, err, notes
 from toolcrib.records import IndexProgress
@@ -78,10 +78,9 @@ def show_steps(
 @contextmanager
 def _bar() -> Generator[Callable[[WorkStep], None]]:
     """Show a bar by the share of the work; the bar pulses if the share is unknown."""
-    columns = ("{task.description}", BarColumn(), "{task.fields[counted]}")
-    parts = [TextColumn(each) if isinstance(each, str) else each for each in columns]
-    rest = (TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*parts, *rest, console=notes, transient=True, disable=notes.quiet) as bar:
+    named = ("{task.description}", BarColumn(), "{task.fields[counted]}")
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*named, *times, console=notes, transient=True, disable=notes.quiet) as bar:
         shown: WorkStep | None = None
 
         def show(step: WorkStep) -> None:
