@@ -69,7 +69,7 @@ def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:
     """Completion with values of the command's crib."""
 
     def complete(context: typer.Context) -> list[str]:
-        with suppress(Exception), closing(_crib(context)) as crib:
+        with suppress(Exception), _crib(context) as crib:
             return sorted(known(crib))
         return []
 
@@ -79,30 +79,28 @@ def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:
 def _crib(context: typer.Context) -> Crib | RemoteCrib:
     from toolcrib.crib import Crib
 
-    service = _service(context)
-    if service is not None:
-        return service
-
-    settings, store = _settings_and_store(context)
-    location = store or settings.store
-    if not build.has_index(location):
-        raise LookupError(location)
-    return Crib.open(location, settings=settings)
+    return _service(context) or Crib.open(_location(context), settings=_settings(context))
 
 
 def _service(context: typer.Context) -> RemoteCrib | None:
     """The service that the command would use; None if it opens a store."""
-    settings, store = _settings_and_store(context)
-    service = service_of(settings, store, context.params.get("url"))
+    settings, named = _settings(context), context.params
+    service = service_of(settings, named.get("store"), named.get("url"))
     if service is None:
         return None
     return remote_crib(service, settings, timeout_s=SERVICE_TIMEOUT_S, attempts=1)
 
 
-def _settings_and_store(context: typer.Context) -> tuple[Settings, str | None]:
-    """The settings and the store of the command line so far."""
-    settings = load_settings(context.find_root().params.get("settings"))
-    return settings, context.params.get("store")
+def _location(context: typer.Context, default: str | None = None) -> str:
+    """The place of the index that the command would open."""
+    location = context.params.get("store") or default or _settings(context).store
+    if not build.has_index(location):
+        raise LookupError(location)
+    return location
+
+
+def _settings(context: typer.Context) -> Settings:
+    return load_settings(context.find_root().params.get("settings"))
 
 
 complete_tools = _of_crib(
@@ -128,10 +126,9 @@ def complete_held(context: typer.Context) -> list[str]:
     from toolcrib.records.scope import DEFAULT_NAMESPACE
 
     with suppress(Exception):
-        service = _service(context)
-        if service is not None:
-            with closing(service) as crib:
-                return [each.tool_id for each in crib.held_tools()]
+        if service := _service(context):
+            with service:
+                return [each.tool_id for each in service.held_tools()]
         default = GATEWAY_STORE if build.has_index(GATEWAY_STORE) else None
         with _records_db(context, default) as records_db:
             return [held.tool_id for held in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
@@ -141,11 +138,8 @@ def complete_held(context: typer.Context) -> list[str]:
 @contextmanager
 def _records_db(context: typer.Context, default: str | None = None) -> Generator[RecordsDb]:
     """The database beside an index, which a running service does not lock."""
-    settings, store = _settings_and_store(context)
-    location = store or default or settings.store
-    if not build.has_index(location):
-        raise LookupError(location)
-    with closing(build.open_records_db(location, settings)) as records_db:
+    location = _location(context, default)
+    with closing(build.open_records_db(location, _settings(context))) as records_db:
         yield records_db
 
 
