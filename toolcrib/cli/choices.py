@@ -17,7 +17,6 @@ from toolcrib.cli.opening import remote_crib
 from toolcrib.cli.options import Json, Url, lines_of
 from toolcrib.cli.output import notes, out, print_either, print_json, write_file
 from toolcrib.errors import QuestionRenderError
-from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -58,16 +57,13 @@ def classify(
     given = _variables(variable or [])
     nodes = _outputs(outputs)
     with _open_classifier(config, url, load_settings(context.obj)) as classify:
-        ask = partial(classify, variables=given, outputs=nodes)
-        if text is not None:
-            found = ask(text)
-            _print(found, _class_parts(found), "", json=json)
-            return
-        for line in lines_of(batch or ""):
+        for line in lines_of(batch or "") if text is None else [text]:
             try:
-                found = ask(line)
-                _print(found, _class_parts(found), line, json=json)
+                found = classify(line, variables=given, outputs=nodes)
+                _print(found, _class_parts(found), "" if text else line, json=json)
             except QuestionRenderError as error:
+                if text is not None:
+                    raise
                 # A bad line is answered with its error, so that answers match lines.
                 answer = {"branch": None, "error": str(error)}
                 print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
@@ -78,15 +74,15 @@ def _open_classifier(
     config: Path, url: str | None, settings: Settings
 ) -> Generator[Callable[..., Classification]]:
     """Classifier of a question: of a file, of a name in the settings, or of a service."""
-    service = url or (None if config.is_file() else settings.url)
-    if service is None:
-        from toolcrib import build
-
-        named = None if config.is_file() else settings.questions.get(str(config))
-        yield build.question_classifier(named or config, settings).classify
+    is_file = config.is_file()
+    if service := url or (None if is_file else settings.url):
+        with remote_crib(service, settings) as crib:
+            yield partial(crib.classify, str(config))
         return
-    with remote_crib(service, settings) as crib:
-        yield partial(crib.classify, str(config))
+    from toolcrib import build
+
+    named = None if is_file else settings.questions.get(str(config))
+    yield build.question_classifier(named or config, settings).classify
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:
@@ -120,7 +116,7 @@ def _print(
 ) -> None:
     """Print a choice in one line, with its text unless empty."""
     if json:
-        print_json(as_json(found))
+        print_json(found)
         return
     without = [f"[dim]without: {', '.join(found.degraded)}[/]"] if found.degraded else []
     of = [f"[dim]{escape(text)}[/]"] if text else []
