@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ from rich.markdown import Markdown
 
 import toolcrib
 from toolcrib.cli.options import Json
-from toolcrib.cli.output import out, print_json, print_rows
+from toolcrib.cli.output import out, print_either, print_json, print_rows
 from toolcrib.errors import QueryError, did_you_mean, nearest
 
 GROUPS = ("", "how-to", "explanation", "reference", "reference/formats")
@@ -28,10 +29,8 @@ def docs(
     pages = _pages()
     if topic is None:
         titles = {name: _title(path) for name, path in pages.items()}
-        if json:
-            print_json(titles)
-            return
-        print_rows(list(titles.items()), ("topic", "page"), headed=True)
+        rows = list(titles.items())
+        print_either(titles, partial(print_rows, rows, ("topic", "page"), headed=True), json=json)
         return
     text = _page(topic, pages).read_text(encoding="utf-8")
     if json or not out.is_terminal:
@@ -82,16 +81,13 @@ def schema(
     from toolcrib.records import ToolSpec
     from toolcrib.settings import Settings
 
-    match kind:
-        case "settings":
-            made = Settings.model_json_schema()
-        case "toolspec":
-            made = ToolSpec.model_json_schema()
-        case "overlay":
-            made = _overlay_schema()
-        case "mcp":
-            made = config_schema()
-    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **made})
+    schemas = {
+        "settings": Settings.model_json_schema,
+        "toolspec": ToolSpec.model_json_schema,
+        "overlay": _overlay_schema,
+        "mcp": config_schema,
+    }
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schemas[kind]()})
 
 
 def _overlay_schema() -> dict[str, Any]:
