@@ -25,7 +25,7 @@ from toolcrib.cli.options import (
     StrictAudit,
     Tags,
 )
-from toolcrib.cli.output import err, out, print_either, print_json
+from toolcrib.cli.output import err, print_either
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
@@ -120,10 +120,8 @@ def _require_key(location: str, settings: Settings) -> None:
 
 def _print_url(url: str, location: str, *, json: bool) -> None:
     """Print the URL; a program that starts the service waits for this line."""
-    if json:
-        print_json({"url": url, "store": location, "pid": os.getpid()})
-    else:
-        out.print(f"serving [bold]{escape(location)}[/] at [bold]{url}[/]")
+    shown = f"serving [bold]{escape(location)}[/] at [bold]{url}[/]"
+    print_either({"url": url, "store": location, "pid": os.getpid()}, shown, json=json)
     sys.stdout.flush()
 
 

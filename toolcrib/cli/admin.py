@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
@@ -135,12 +136,11 @@ def create(
         load_settings(context.obj).gateway.profile(profile)
     grant = _grant({field: value for field, value in given.items() if value})
     expires_at = None if expires_days is None else time.time() + expires_days * DAY_S
-    with _open_key_ring(context, store, makes=True) as ring:
+    with _open_key_ring(context, store, makes=True) as (ring, location):
         key, text = ring.create(name, grant, expires_at)
     if json:
-        print_json({"key": as_json(key.listing(time.time())), "text": text})
+        print_json({"key": key.listing(time.time()), "text": text})
     else:
-        location = _location_of_keys(context, store)
         err.print(f"key {key.id} for {escape(key.name)} in {escape(location)}, shown only now:")
         out.print(text)
 
@@ -148,12 +148,9 @@ def create(
 @app.command("list")
 def list_keys(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
     """List all keys, expired and revoked keys too, without their texts."""
-    with _open_key_ring(context, store) as ring:
+    with _open_key_ring(context, store) as (ring, location):
         keys = [as_json(key.listing(time.time())) for key in ring.list()]
-    if json:
-        print_json({"keys": keys})
-    else:
-        _print_keys(keys, _location_of_keys(context, store))
+    print_either({"keys": keys}, partial(_print_keys, keys, location), json=json)
 
 
 @app.command("revoke")
@@ -171,11 +168,10 @@ def revoke(
     """Revoke a key; running services refuse the key within two seconds."""
     # A user may paste the whole text of a key, which is secret and begins with the id.
     given, key = key, key.removeprefix("tc_").partition("_")[0]
-    with _open_key_ring(context, store) as ring:
+    with _open_key_ring(context, store) as (ring, location):
         if not ring.revoke(key):
             named = [each.id for each in ring.list() if each.name == given]
             known = f", but {', '.join(named)} has this name" if named else ""
-            location = _location_of_keys(context, store)
             shows = "`toolcrib keys list` shows the ids"
             raise QueryError(f"no key in {location} has the id {key!r}{known}; {shows}")
     print_either({"revoked": key}, f"{escape(key)} revoked", json=json)
@@ -184,18 +180,14 @@ def revoke(
 @contextmanager
 def _open_key_ring(
     context: typer.Context, store: str | None, *, makes: bool = False
-) -> Generator[KeyRing]:
-    """The keys of a location, by its records database, which a running service does not lock."""
+) -> Generator[tuple[KeyRing, str]]:
+    """The keys of a location, and the location; a running service does not lock its database."""
     settings = load_settings(context.obj)
     if store is not None and not makes:
         require_store(store)
-    location = _location_of_keys(context, store)
+    location = store or settings.store
     with closing(build.open_records_db(location, settings)) as records_db:
-        yield KeyRing(records_db)
-
-
-def _location_of_keys(context: typer.Context, store: str | None) -> str:
-    return store or load_settings(context.obj).store
+        yield KeyRing(records_db), location
 
 
 def _grant(given: dict[str, Any]) -> Grant:
@@ -402,7 +394,7 @@ def _lock_approved(
 
 def _show(held: Sequence[Held], *, json: bool) -> None:
     if json:
-        print_json({"held": [as_json(each) for each in held]})
+        print_json({"held": held})
         return
     for each in held:
         _print_held(each)
@@ -445,9 +437,7 @@ def audit(
         tell(WorkStep(f"auditing {count_of(len(tools), 'tool')}"))
         findings = audit_all(tools)
     if json:
-        shown = [as_json(finding) for finding in findings]
-        unread = [{"source": r.source, "place": r.place, "reason": r.reason} for r in refused]
-        print_json({"tools": len(tools), "findings": shown, "refused": unread})
+        print_json({"tools": len(tools), "findings": findings, "refused": refused})
     else:
         print_findings(findings)
         _print_audit_summary(tools, findings, refused)
@@ -545,12 +535,10 @@ def init(
     given = {name: value for name, value in said.items() if value is not None}
     server = settings.server.model_copy(update=given)
     found = _make_collections(location, settings.model_copy(update={"server": server}), given)
-    if json:
-        print_json({"collections": found})
-        return
     rows = [[str(value) for value in each.values()] for each in found]
     figures = ("shards", "replicas", "on disk", "quantization", "tenant shards")
-    print_rows(rows, ("collection",), figures)
+    shown = partial(print_rows, rows, ("collection",), figures)
+    print_either({"collections": found}, shown, json=json)
 
 
 def _make_collections(

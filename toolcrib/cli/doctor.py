@@ -17,7 +17,7 @@ import typer
 from toolcrib import build
 from toolcrib.cli.opening import remote_crib, service_of
 from toolcrib.cli.options import Json, StoreOption, Url
-from toolcrib.cli.output import print_health, print_json
+from toolcrib.cli.output import print_either, print_health
 from toolcrib.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.crib import Crib
 from toolcrib.encoders.registry import RUNTIMES
@@ -86,10 +86,8 @@ def doctor(
             _check_index(store or settings.store, usable, health, deep=deep)
             _check_records(store or settings.store, settings, health)
         _check_files(settings, health)
-    if json:
-        print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
-    else:
-        print_health(health.facts, health.problems)
+    value = {"healthy": not health.problems, "problems": health.problems, **health.facts}
+    print_either(value, partial(print_health, health.facts, health.problems), json=json)
     if health.problems:
         raise typer.Exit(EXIT_NOT_CLEAN)
 

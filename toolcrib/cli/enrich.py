@@ -35,17 +35,13 @@ from toolcrib.indexers.sync import Entry, require_entries
 from toolcrib.language_models import LanguageModel, count_usage
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
-from toolcrib.records.codec import as_json
 from toolcrib.records.scope import DEFAULT_NAMESPACE
+from toolcrib.records.turns import ModelUsage
 from toolcrib.settings import Settings, load_settings
 
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 250
 """Estimated tokens of an answer, before the first answer is counted."""
-
-NO_MODEL_MESSAGE = (
-    "no language model is set; name one: TOOLCRIB_LLM__MODEL and TOOLCRIB_LLM__BASE_URL"
-)
 
 
 def enrich(
@@ -95,9 +91,8 @@ def enrich(
     refused = [*(item for _, item in entries if isinstance(item, Refusal)), *held.refused]
     changes = _changes(specs, held, report.written or current) if review else []
     if json:
-        told = {"dropped": list(map(as_json, report.dropped)), "usage": usage}
-        told |= {"failed": list(map(as_json, report.failed)), "file": kept.source}
-        told |= {"refused": list(map(as_json, refused))}
+        told = {"dropped": report.dropped, "usage": usage, "failed": report.failed}
+        told |= {"file": kept.source, "refused": refused}
         print_json({**summary, **told, **({"review": changes} if review else {})})
     else:
         _print_summary(summary, report, kept.source)
@@ -137,15 +132,17 @@ KEPT_ENRICHMENTS_NOTE = "texts written so far are kept; the same command writes 
 
 def _ask_model(
     enricher: Enricher | None, asked: Sequence[Question]
-) -> tuple[EnrichmentReport, list[dict[str, Any]]]:
+) -> tuple[EnrichmentReport, Sequence[ModelUsage]]:
     if not asked:
-        return EnrichmentReport(), []
+        return EnrichmentReport(), ()
     if enricher is None:
-        raise SettingsError(NO_MODEL_MESSAGE)
+        raise SettingsError(
+            "no language model is set; name one: TOOLCRIB_LLM__MODEL and TOOLCRIB_LLM__BASE_URL"
+        )
     with count_usage() as meter, show_counts("asking", lambda: KEPT_ENRICHMENTS_NOTE) as listener:
         told = partial(listener, "asking")
         report = asyncio.run(_until_stopped(enricher, asked, told))
-    return report, [as_json(each) for each in meter.usage]
+    return report, meter.usage
 
 
 async def _until_stopped(

@@ -29,13 +29,12 @@ from toolcrib.cli.options import (
     logged_records,
     read_json,
 )
-from toolcrib.cli.output import err, out, print_choices, print_json, write_file
+from toolcrib.cli.output import err, out, print_choices, print_either, print_json, write_file
 from toolcrib.cli.progress import NOTHING_KEPT_NOTE, show_counts
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Turn
-from toolcrib.records.codec import as_json as record_json
 from toolcrib.records.codec import is_object
 from toolcrib.settings import load_settings
 
@@ -134,7 +133,8 @@ def questions(
         own = [each for each in turns if config is not None or each.config == name]
 
         def choose(turn: Turn, by: QuestionClassifier = classifier) -> Choice:
-            made.append(_question_choice(by, turn))
+            found = by.classify(turn)
+            made.append(_one_label(found.branch, found.confidence, found.degraded))
             return made[-1]
 
         results.append(_measure_with_progress(name, own, choose, split))
@@ -180,15 +180,13 @@ def capabilities(
     _show_choices("capabilities", [found], html=html, json=json)
 
 
-def _question_choice(classifier: QuestionClassifier, turn: Turn) -> Choice:
+def _one_label(label: str | None, confidence: float | None, degraded: tuple[str, ...]) -> Choice:
+    """Choice of one label at most."""
     from toolcrib.evaluation.choices import Choice
 
-    found = classifier.classify(turn)
-    labels = frozenset[str]() if found.branch is None else frozenset({found.branch})
-    sure: Mapping[str, float] = {}
-    if found.branch is not None and found.confidence is not None:
-        sure = {found.branch: found.confidence}
-    return Choice(labels, sure, found.degraded)
+    if label is None:
+        return Choice(frozenset(), degraded=degraded)
+    return Choice(frozenset({label}), {} if confidence is None else {label: confidence}, degraded)
 
 
 def _measure_with_progress(
@@ -196,9 +194,8 @@ def _measure_with_progress(
 ) -> ChoiceResult:
     from toolcrib.evaluation.choices import measure_choices
 
-    with show_counts(
-        "asking", lambda: f"{NOTHING_KEPT_NOTE}; --split makes it shorter"
-    ) as listener:
+    kept = f"{NOTHING_KEPT_NOTE}; --split makes it shorter"
+    with show_counts("asking", lambda: kept) as listener:
         done = partial(listener, name)
         return measure_choices(name, turns, choose, split=split or "all", progress=done)
 
@@ -210,10 +207,8 @@ def _show_choices(
         from toolcrib.report.decisions import render_choices
 
         write_file(html, render_choices(kind, results))
-    if json:
-        print_json({"kind": kind, "sets": [asdict(one) for one in results]})
-    else:
-        print_choices(results)
+    value = {"kind": kind, "sets": [asdict(one) for one in results]}
+    print_either(value, partial(print_choices, results), json=json)
 
 
 Steps: TypeAlias = Annotated[
@@ -272,10 +267,8 @@ def run(
         )
     more = {**_changed_settings(context), "command": shlex.join(["toolcrib", *sys.argv[1:]])}
     found = replace(found, settings={**found.settings, **more})
-    if json:
-        print_json(as_json(found, per_query=per_query))
-    else:
-        print_evaluation(found)
+    value = as_json(found, per_query=per_query)
+    print_either(value, partial(print_evaluation, found), json=json)
     # After the output: a path that cannot be written must not lose the figures.
     _write_files(found, run_out, report)
 
@@ -307,9 +300,8 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
     """Evaluate with progress; the options are those of the runner."""
     from toolcrib.evaluation.runner import evaluate
 
-    with show_counts(
-        "asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter"
-    ) as listener:
+    kept = f"{NOTHING_KEPT_NOTE}; --limit makes it shorter"
+    with show_counts("asking", lambda: kept) as listener:
         return evaluate(sets, systems, progress=listener, **options)
 
 
@@ -330,10 +322,7 @@ def _run_steps(
             show_counts("asking", lambda: NOTHING_KEPT_NOTE) as listener,
         ):
             found = evaluate_steps(folder.name, tools, runs, chosen, ks, listener)
-        if json:
-            print_json(record_json(found))
-        else:
-            print_steps(found)
+        print_either(found, partial(print_steps, found), json=json)
 
 
 def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -> None:
@@ -360,17 +349,14 @@ def compare(
     json: Json = False,
 ) -> None:
     """Exit with 1 if a measure dropped significantly, by more than --max-drop."""
+    from toolcrib.cli.output import print_falls
     from toolcrib.evaluation.significance import find_falls, missing_measures
 
     old, new = read_json(before), read_json(after)
     falls = find_falls(old, new, max_drop)
     gone = missing_measures(old, new)
-    if json:
-        print_json({"falls": [asdict(fall) for fall in falls], "missing": list(gone)})
-    else:
-        from toolcrib.cli.output import print_falls
-
-        print_falls(falls, gone)
+    value = {"falls": [asdict(fall) for fall in falls], "missing": list(gone)}
+    print_either(value, partial(print_falls, falls, gone), json=json)
     if falls:
         raise typer.Exit(EXIT_NOT_CLEAN)
 
@@ -401,11 +387,9 @@ def mistakes(
     for data in sets:
         for name, result in found.sets[data.name].systems.items():
             made = find_mistakes(result.outcomes, data.tools, count)
-            if json:
-                about = {"dataset": data.name, "system": name, "split": split}
-                print_json(about | asdict(made))
-            else:
-                print_mistakes(f"{data.name}: {name}", made)
+            about = {"dataset": data.name, "system": name, "split": split}
+            shown = partial(print_mistakes, f"{data.name}: {name}", made)
+            print_either(about | asdict(made), shown, json=json)
 
 
 TRAJECTORIES = Path("data/trajectories")
@@ -421,13 +405,13 @@ def agents(
 ) -> None:
     """Measure the choice of an agent for turns, by `labels: {agent: TARGET}` of FILE."""
     from toolcrib.build import make_agents
-    from toolcrib.evaluation.choices import Choice, read_labelled
+    from toolcrib.evaluation.choices import read_labelled
 
     router = make_agents(load_settings(context.obj))
 
     def choose(turn: Turn) -> Choice:
         told, failed = router.route(turn)
-        return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
+        return _one_label(told.target, told.confidence, failed)
 
     turns = read_labelled(file, "agent", split, lambda _: router.targets.targets)
     found = _measure_with_progress(file.stem, turns, choose, split)
@@ -444,7 +428,7 @@ def routing(
     json: Json = False,
 ) -> None:
     """Measure the routes of turns over an index, by `labels: {route: KIND}` of FILE."""
-    from toolcrib.evaluation.choices import Choice, read_labelled
+    from toolcrib.evaluation.choices import read_labelled
     from toolcrib.records.turns import RouteKind
 
     turns = read_labelled(file, "route", split, lambda _: get_args(RouteKind))
@@ -452,9 +436,7 @@ def routing(
 
         def choose(turn: Turn) -> Choice:
             made = crib.route(turn)
-            route = made.route
-            sure = {} if route.confidence is None else {route.kind: route.confidence}
-            return Choice(frozenset((route.kind,)), sure, made.degraded)
+            return _one_label(made.route.kind, made.route.confidence, made.degraded)
 
         found = _measure_with_progress(file.stem, turns, choose, split)
     _show_choices("routing", [found], html=html, json=json)
@@ -479,10 +461,7 @@ def guidance(
         named = ", ".join(map(str, chosen))
         raise SourceError(named, "", f"holds no trajectory of the split {split!r}")
     found = evaluate_guidance(trajectories, split)
-    if json:
-        print_json(record_json(found))
-    else:
-        print_guidance(found)
+    print_either(found, partial(print_guidance, found), json=json)
 
 
 @contextmanager
@@ -576,11 +555,10 @@ def calibrate(
             crib.tools.save_calibration(None)
             _print_summary({"method": "default", "saved": True}, json=json)
             return
-        data = (
-            _from_feedback(crib, context, log)
-            if queries is None
-            else checked_data_set(queries.name, crib.list_tools(), read_queries(queries))
-        )
+        if queries is None:
+            data = _from_feedback(crib, context, log)
+        else:
+            data = checked_data_set(queries.name, crib.list_tools(), read_queries(queries))
         fit = _fit(crib, data, split, seed)
         if not dry_run:
             crib.tools.save_calibration(fit.calibration)
@@ -640,12 +618,7 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calib
         )
     kept = "the calibration in use is unchanged; the same command starts again"
     with show_counts("asking", lambda: kept) as listener:
-        return learn(
-            crib,
-            data.split(*wanted),
-            seed=seed,
-            progress=lambda done, total: listener("asking", done, total),
-        )
+        return learn(crib, data.split(*wanted), seed=seed, progress=partial(listener, "asking"))
 
 
 def _summary(fit: CalibrationFit, *, saved: bool) -> dict[str, Any]:
@@ -728,7 +701,4 @@ def report(
         from toolcrib.report.decisions import render_decisions
 
         write_file(html, render_decisions(summary))
-    if json:
-        print_json(asdict(summary))
-    else:
-        print_decisions(summary)
+    print_either(asdict(summary), partial(print_decisions, summary), json=json)

@@ -9,6 +9,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
@@ -29,7 +30,7 @@ from toolcrib.indexers.readers.mcp_config import (
     servers_of,
     variables_of,
 )
-from toolcrib.records.codec import as_json, is_object
+from toolcrib.records.codec import is_object
 from toolcrib.settings import FILE_NAME
 from toolcrib.store.folder import write_errors
 
@@ -369,8 +370,6 @@ def list_servers(
     config = file or config
     servers = servers_of(Source.by_name(str(config))) or {}
     found = listed_servers(servers, os.environ)
-    if json:
-        print_json({"file": str(config), "servers": [as_json(each) for each in found]})
-    else:
-        rows = [(escape(s.name), escape(s.target), s.state, escape(s.problem)) for s in found]
-        print_rows(rows, ("server", "reached by", "state", "problem"))
+    rows = [(escape(s.name), escape(s.target), s.state, escape(s.problem)) for s in found]
+    shown = partial(print_rows, rows, ("server", "reached by", "state", "problem"))
+    print_either({"file": str(config), "servers": found}, shown, json=json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,7 +50,6 @@ from toolcrib.indexers.sync import ReadSources, Screen
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope, Sensitivity, ToolSpec
-from toolcrib.records.codec import as_json
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset
 from toolcrib.settings import Settings, load_settings
@@ -152,10 +152,7 @@ def _open_screen(
 
 def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:
     """Print the report; fail if nothing could be read, or with `strict` if anything was refused."""
-    if json:
-        print_json(as_json(report))
-    else:
-        print_report(report, took_s)
+    print_either(report, partial(print_report, report, took_s), json=json)
     if report.refused and (strict or not (report.added or report.changed or report.unchanged)):
         raise typer.Exit(EXIT_NOT_CLEAN)
 
@@ -228,15 +225,14 @@ def collections(
     """List the collections with their descriptions and numbers of passages."""
     with any_crib(context, store, url, ranks=False) as crib:
         counted = crib.list_collections()
-    if json:
-        print_json([each.model_dump(mode="json") | {"passages": n} for each, n in counted])
-        return
     taken = 30 + max((len(each.name) for each, _ in counted), default=0)
     rows = [
         (each.name, f"{count:,}", each.sensitivity, in_short(each.description, taken))
         for each, count in counted
     ]
-    print_rows(rows, ("collection",), ("passages", "sensitivity"), "what it is about")
+    columns = ("collection",), ("passages", "sensitivity"), "what it is about"
+    value = [each.model_dump(mode="json") | {"passages": count} for each, count in counted]
+    print_either(value, partial(print_rows, rows, *columns), json=json)
 
 
 def _describe(crib: Crib | RemoteCrib, wanted: Collection, said: Mapping[str, object]) -> None:
@@ -282,10 +278,8 @@ def show(
     """Show all stored facts of a tool."""
     with any_crib(context, store, url, ranks=False, tools_only=True) as crib:
         spec, links = crib.get_tool(tool), crib.tool_links(tool)
-    if json:
-        print_json({**spec.model_dump(mode="json"), "links": as_json(links)})
-    else:
-        print_spec(spec, links)
+    value = {**spec.model_dump(mode="json"), "links": links}
+    print_either(value, partial(print_spec, spec, links), json=json)
 
 
 def check_tools(
@@ -314,12 +308,10 @@ def check_tools(
         found = crib.check_tools(*ids, scope=own)
         if any(each.reason == "unknown" for each in found):
             found = crib.check_tools(*ids, scope=own, held=_held_specs(context, store, url))
-    if json:
-        print_json({"tools": as_json(found)})
-    else:
-        yes_no = ("no", "yes")
-        rows = [(escape(each.id), yes_no[each.ready], each.reason or "") for each in found]
-        print_rows(rows, ("tool", "ready", "reason"))
+    yes_no = ("no", "yes")
+    rows = [(escape(each.id), yes_no[each.ready], each.reason or "") for each in found]
+    shown = partial(print_rows, rows, ("tool", "ready", "reason"))
+    print_either({"tools": found}, shown, json=json)
     if not all(each.ready for each in found):
         raise typer.Exit(EXIT_NOT_CLEAN)
 

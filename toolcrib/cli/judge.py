@@ -32,10 +32,7 @@ from toolcrib.indexers.sync import ReadSources
 from toolcrib.language_models import count_usage
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal
-from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
-
-KEPT_GRADES_NOTE = "labels so far are kept; the same command judges the rest"
 
 
 def judge(
@@ -63,10 +60,11 @@ def judge(
     rows, refused = _rows(queries)
     before = judged_before(file, model.name)
     left = [row for row in rows if row.id not in before or before[row.id].text != row.text]
+    kept = "labels so far are kept; the same command judges the rest"
     with (
         _crib(context, settings, tools, store) as crib,
         count_usage() as meter,
-        show_counts("judging", lambda: KEPT_GRADES_NOTE) as listener,
+        show_counts("judging", lambda: kept) as listener,
     ):
         told = partial(listener, "judging")
         report = asyncio.run(judge_queries(left, pools_of(crib, pool), model, file, told))
@@ -74,9 +72,7 @@ def judge(
     failed = (*refused, *report.failed)
     if json:
         counted = {"judged": len(report.judged), "before": len(rows) - len(left)}
-        shown = {"agreement": None if agreed is None else as_json(agreed)}
-        usage = [as_json(each) for each in meter.usage]
-        print_json({**counted, **shown, "failed": list(map(as_json, failed)), "usage": usage})
+        print_json({**counted, "agreement": agreed, "failed": failed, "usage": meter.usage})
     else:
         _print_summary(report, len(rows) - len(left), agreed, file)
         for each in failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +13,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, StoreOption, Url, logged_records
-from toolcrib.cli.output import count_of, notes, out, print_either, print_json, print_rows
-from toolcrib.records.codec import as_json
+from toolcrib.cli.output import count_of, notes, out, print_either, print_rows
 from toolcrib.records.reports import (
     LearnedTool,
     LearningStatus,
@@ -68,19 +68,19 @@ def learn(
                 f"{count_of(told.added, 'new observation')}; {told.known} known before, "
                 f"{told.without_text} without the user's words, {told.without_tool} of no tool here"
             )
-            print_either(as_json(told), text, json=json)
+            print_either(told, text, json=json)
         elif undo is not None:
             removed = crib.undo_learning(undo)
             text = f"{count_of(removed, 'observation')} taken back"
             if not removed:
                 text = f"{text}: {_known_origins(crib.learning_status())}"
-            print_either(as_json(Undone(removed)), text, json=json)
+            print_either(Undone(removed), text, json=json)
         elif on is not None:
             crib.switch_learning(on=on)
             print_either({"on": on}, "on" if on else "off", json=json)
         else:
             found = crib.replay_learning() if replay else crib.learning_status()
-            print_json(as_json(found)) if json else _print(found)
+            print_either(found, partial(_print, found), json=json)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -11,7 +12,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, StoreOption, Url, read_tools
-from toolcrib.cli.output import count_of, out, print_json, print_refused, print_rows, write_file
+from toolcrib.cli.output import count_of, out, print_either, print_refused, print_rows, write_file
 from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SourceError
 from toolcrib.integrations.providers import Provider
@@ -90,10 +91,8 @@ def lint(
         from toolcrib.report.lint import render_lint
 
         write_file(html, render_lint(report))
-    if json:
-        print_json(as_json(report) | {"refused": [as_json(each) for each in refused]})
-    else:
-        _print(report, refused)
+    value = as_json(report) | {"refused": refused}
+    print_either(value, partial(_print, report, refused), json=json)
     # A tool that could not be read was not checked: the result is not clean.
     if strict and (report.findings or refused):
         raise typer.Exit(EXIT_NOT_CLEAN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,16 +72,18 @@ MAX_CONFUSIONS = 8
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON value as one line of standard output."""
-    sys.stdout.write(jsonlib.dumps(value, ensure_ascii=False) + "\n")
+    """Print a value, with the records in it as JSON, as one line of standard output."""
+    sys.stdout.write(jsonlib.dumps(value, ensure_ascii=False, default=as_json) + "\n")
 
 
-def print_either(value: Any, text: str, *, json: bool) -> None:
-    """Print the value with `--json`, else the text."""
+def print_either(value: Any, shown: str | Callable[[], object], *, json: bool) -> None:
+    """Print the value with `--json`, else the text, or what the function prints."""
     if json:
         print_json(value)
+    elif isinstance(shown, str):
+        out.print(shown)
     else:
-        out.print(text)
+        shown()
 
 
 def print_error(error: ToolcribError, *, as_json: bool) -> None:
@@ -278,9 +280,8 @@ def print_spec(tool: ToolSpec, links: ToolLinks) -> None:
     out.print(f"[bold]{escape(tool.id)}[/]{'' if tool.enabled else ' [yellow](disabled)[/]'}")
     if tool.description:
         out.print(escape(tool.description))
-    shown = tool.model_dump(mode="json", exclude_defaults=True)
-    for key in ("id", "name", "description", "enabled"):
-        shown.pop(key, None)
+    headed = {"id", "name", "description", "enabled"}
+    shown = tool.model_dump(mode="json", exclude_defaults=True, exclude=headed)
     for key, value in shown.items():
         out.print(f"[dim]{key}[/]")
         is_text = isinstance(value, str)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -28,7 +27,7 @@ from toolcrib.cli.options import (
 from toolcrib.cli.output import err, out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
 from toolcrib.records import Decision, FindResult, Turn
-from toolcrib.records.codec import as_json, in_words
+from toolcrib.records.codec import in_words
 from toolcrib.records.definitions import FORMAT_NAMES
 from toolcrib.retrieval.options import AnswerOrder, SearchKeywords
 
@@ -145,14 +144,14 @@ def search(
         "task": task,
     }
     wanted = _count(k)
-    shown = _AnswerForm(as_, enriched, explain, json)
+    show = partial(_show_found, as_=as_, enriched=enriched, explain=explain, json=json)
     with any_crib(context, store, url, tools_only=True) as crib:
         ask = partial(crib.find_tools, k=wanted, **options)
         if batch is None:
-            shown.print(ask(query))
+            show(ask(query))
         else:
             failed: dict[str, Any] = {"tools": []}
-            _answer_lines(batch, "query", failed, ask, shown.print, json=shown.is_json)
+            _answer_lines(batch, "query", failed, ask, show, json=_is_json(as_, json=json))
 
 
 def _count(k: str) -> int | Literal["auto"]:
@@ -163,48 +162,38 @@ def _count(k: str) -> int | Literal["auto"]:
     return int(k)
 
 
-@dataclass(frozen=True, slots=True)
-class _AnswerForm:
-    """Form of an answer: definitions in the format `as_`, JSON, or text."""
+def _is_json(format: str | None, *, json: bool) -> bool:
+    """True for JSON output: definitions are JSON, except those that are source text."""
+    if json or format is None:
+        return json
+    from toolcrib.integrations.formats import SOURCES
 
-    as_: str | None
-    enriched: bool
-    explain: bool
-    json: bool
+    return format not in SOURCES
 
-    @property
-    def is_json(self) -> bool:
-        """True for JSON output: definitions are JSON, except those that are source text."""
-        if self.as_ is None:
-            return self.json
-        from toolcrib.integrations.formats import SOURCES
 
-        return self.json or self.as_ not in SOURCES
+def _show_found(
+    found: FindResult, *, as_: str | None, enriched: bool, explain: bool, json: bool
+) -> None:
+    if as_ is not None:
+        _print_definitions(found, as_, enriched=enriched, json=json)
+    else:
+        print_either(found, partial(print_result, found, explain=explain), json=json)
 
-    def print(self, result: FindResult) -> None:
-        if self.as_ is not None:
-            self._print_definitions(result, self.as_)
-        elif self.json:
-            print_json(as_json(result))
-        else:
-            print_result(result, explain=self.explain)
 
-    def _print_definitions(self, result: FindResult, format: str) -> None:
-        from toolcrib.integrations.formats import FORMATS, SOURCES, Definitions
+def _print_definitions(found: FindResult, format: str, *, enriched: bool, json: bool) -> None:
+    from toolcrib.integrations.formats import FORMATS, SOURCES, Definitions
 
-        tools = (hit.tool for hit in result.tools)
-        shown = Definitions.of(tools, format, enriched=self.enriched)
-        if self.json and FORMATS[format].properties is not None:
-            left_out = as_json(shown.left_out)
-            print_json({"tools": shown.tools, "names": shown.names, "left_out": left_out})
-            return
-        for each in shown.left_out:
-            err.print(f"{escape(each.id)} is left out: {escape(each.reason)}", style="yellow")
-        if self.is_json:
-            print_json(shown.tools)
-        else:
-            declared = "\n\n".join(each["declaration"] for each in shown.tools)
-            typer.echo(f"{SOURCES[format]}{declared}")
+    shown = Definitions.of((hit.tool for hit in found.tools), format, enriched=enriched)
+    if json and FORMATS[format].properties is not None:
+        print_json({"tools": shown.tools, "names": shown.names, "left_out": shown.left_out})
+        return
+    for each in shown.left_out:
+        err.print(f"{escape(each.id)} is left out: {escape(each.reason)}", style="yellow")
+    if json or format not in SOURCES:
+        print_json(shown.tools)
+    else:
+        declared = "\n\n".join(each["declaration"] for each in shown.tools)
+        typer.echo(f"{SOURCES[format]}{declared}")
 
 
 def _answer_lines(
@@ -291,10 +280,7 @@ def route(
 
 
 def _show(decision: Decision, *, json: bool) -> None:
-    if json:
-        print_json(as_json(decision))
-    else:
-        print_decision(decision)
+    print_either(decision, partial(print_decision, decision), json=json)
 
 
 def _turn_of_line(line: str) -> Turn:

@@ -19,7 +19,6 @@ from toolcrib.access.activity import ActivityReader
 from toolcrib.cli.opening import gateway_store, remote_crib, service_of
 from toolcrib.cli.options import Json, Url
 from toolcrib.cli.output import count_of, out, print_json, print_table, table_of
-from toolcrib.records.codec import as_json
 from toolcrib.records.log import GatewayActivity, GatewayServer
 from toolcrib.settings import Settings, load_settings
 
@@ -50,7 +49,7 @@ def top(
     settings = load_settings(context.obj)
     with _activity_reader(settings, store, url) as read, suppress(KeyboardInterrupt):
         if json:
-            _each_second(lambda: print_json(as_json(read(calls))), once=once)
+            _each_second(lambda: print_json(read(calls)), once=once)
         elif once or not out.is_terminal:
             for table in _tables(read(calls)):
                 print_table(table, headed=True)
