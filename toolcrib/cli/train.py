@@ -27,7 +27,6 @@ DataSets: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(help="Data sets as for `eval`; their split `train` is used for training."),
 ]
-Out: TypeAlias = Annotated[Path, typer.Option(help="Folder for the model; a run resumes there.")]
 Corpora: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--corpus", help="Tools without queries to learn from; may be repeated."),
@@ -46,8 +45,6 @@ Imitate: TypeAlias = Annotated[
 Base: TypeAlias = Annotated[
     str, typer.Option(help="Base model: bundled, or a folder or hub name of a BERT.")
 ]
-Epochs: TypeAlias = Annotated[int, typer.Option(min=1, help="Passes over all pairs.")]
-Limit: TypeAlias = Annotated[int, typer.Option(min=1, help="Most pairs of a data set.")]
 CorpusLimit: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Most pairs of a corpus.")]
 Judged: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Most test queries of a data set for the verdict.")
@@ -55,7 +52,6 @@ Judged: TypeAlias = Annotated[
 KeepWork: TypeAlias = Annotated[
     bool, typer.Option("--keep-work", help="Keep checkpoints and float weights in OUT/work.")
 ]
-Rate: TypeAlias = Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")]
 Checks: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Evaluations on dev queries in an epoch; 0: none.")
 ]
@@ -72,7 +68,7 @@ def train(
     kind: Annotated[
         ModelKind, typer.Argument(help="Dense encoder, or cross-encoder to rerank with.")
     ],
-    out: Out,
+    out: Annotated[Path, typer.Option(help="Folder for the model; a run resumes there.")],
     datasets: DataSets = None,
     store: StoreOption = None,
     tools: Tools = None,
@@ -83,15 +79,15 @@ def train(
     imitate: Imitate = True,
     base: Base = "bundled",
     layers: Annotated[int, typer.Option(min=1, help="Layers of a reranker, from the base.")] = 3,
-    epochs: Epochs = 1,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over all pairs.")] = 1,
     batch: Annotated[
         int | None,
         typer.Option(min=2, help="Batch: pairs (64), or a reranker's queries with 8 texts (16)."),
     ] = None,
-    rate: Rate = 5e-5,
+    rate: Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")] = 5e-5,
     checks: Checks = 5,
     mix: Mix = None,
-    limit: Limit = 3_000,
+    limit: Annotated[int, typer.Option(min=1, help="Most pairs of a data set.")] = 3_000,
     corpus_limit: CorpusLimit = None,
     judged: Judged = None,
     keep_work: KeepWork = False,
