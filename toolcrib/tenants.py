@@ -240,7 +240,7 @@ def rebuild(location: str, settings: Settings, progress: Listener | None = None)
 
     with ExitStack() as opened, ExitStack() as swaps:
         for place, shared in (((location, settings), False), (tenants, True)):
-            stores = _lazy_stores(place, dense, shared=shared)
+            stores = lazy_stores(place, dense, shared=shared)
             for lazy, (form, copier) in zip(stores, (tools, passages), strict=True):
                 opened.callback(lazy.close)
                 if not lazy.exists:
@@ -253,7 +253,7 @@ def rebuild(location: str, settings: Settings, progress: Listener | None = None)
                     copy(store, swaps.enter_context(store.renew(form, copy)))
 
 
-def _lazy_stores(
+def lazy_stores(
     place: tuple[str, Settings], dense: DenseEncoder, *, shared: bool
 ) -> tuple[LazyStore, LazyStore]:
     """Stores of tools and of passages at a place; `shared` by namespaces."""
@@ -269,8 +269,10 @@ def _lazy_stores(
 
 def count_shared(location: str, settings: Settings) -> tuple[int, int]:
     """Numbers of tools and passages in all namespaces but the default one."""
-    with closing(_SharedStores(location, settings, build.make_dense(settings))) as shared:
-        return shared.counts()
+    place = build.part_of(location, settings, build.TENANTS)
+    tools, passages = lazy_stores(place, build.make_dense(settings), shared=True)
+    with closing(tools), closing(passages):
+        return _count(tools), _count(passages)
 
 
 class _SharedStores:
@@ -280,19 +282,21 @@ class _SharedStores:
         self._settings = settings
         self._dense = dense
         place = build.part_of(location, settings, build.TENANTS)
-        self._tools, self._passages = _lazy_stores(place, dense, shared=True)
+        self._tools, self._passages = lazy_stores(place, dense, shared=True)
 
     def crib(
         self, name: str, log: DecisionLog, reranker: ToolRerankers | None, records_db: RecordsDb
     ) -> Crib:
-        """Open a namespace's crib."""
+
+        def passages() -> NamespacedStore:
+            return NamespacedStore(self._passages.open(), name)
+
         crib = Crib.over(
             NamespacedStore(self._tools.open(), name),
             self._dense,
             self._settings,
             passages=LazyStore(
-                lambda: NamespacedStore(self._passages.open(), name),
-                partial(self._has_passages, name),
+                passages, lambda: self._passages.exists and bool(passages().read_meta())
             ),
             reranker=reranker,
             log=log,
@@ -312,17 +316,11 @@ class _SharedStores:
             {name for store in self._existing_stores() for name in namespaces_of(store.open())}
         )
 
-    def counts(self) -> tuple[int, int]:
-        """Numbers of tools and passages of all namespaces."""
-        return _count(self._tools), _count(self._passages)
-
     def clear(self, name: str) -> None:
-        """Remove everything of a namespace."""
         for store in self._existing_stores():
             NamespacedStore(store.open(), name).clear()
 
     def close(self) -> None:
-        """Close the stores."""
         self._tools.close()
         self._passages.close()
 
@@ -330,14 +328,8 @@ class _SharedStores:
         """Stores that exist already; opening the others would create them."""
         return [store for store in (self._tools, self._passages) if store.exists]
 
-    def _has_passages(self, name: str) -> bool:
-        if not self._passages.exists:
-            return False
-        return bool(NamespacedStore(self._passages.open(), name).read_meta())
-
 
 def _count(lazy: LazyStore) -> int:
-    """Number of points of all namespaces in a shared store."""
     if not lazy.exists:
         return 0
     store = lazy.open()

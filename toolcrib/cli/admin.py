@@ -58,7 +58,6 @@ from toolcrib.errors import (
     UnknownToolError,
     nearest,
 )
-from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.records.codec import as_json, in_words
@@ -71,17 +70,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
 
-Name: TypeAlias = Annotated[str, typer.Argument(help="Name of the key's owner, for lists.")]
-Spaces: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="Allow this namespace, '*' all; default: default; may be repeated."),
-]
-Collections: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        autocompletion=complete_collections, help="Allow only this collection; may be repeated."
-    ),
-]
 Ceiling: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -89,35 +77,40 @@ Ceiling: TypeAlias = Annotated[
         help=f"Nothing above: {', '.join(SENSITIVITIES)}.",
     ),
 ]
-Write: TypeAlias = Annotated[bool, typer.Option("--write", help="Allow writes too.")]
-Admin: TypeAlias = Annotated[
-    bool, typer.Option("--admin", help="Allow everything, keys and servers too, without limits.")
-]
-Days: TypeAlias = Annotated[
-    float | None, typer.Option(min=MIN_KEY_DAYS, max=MAX_KEY_DAYS, help="Days until it expires.")
-]
-Profile: TypeAlias = Annotated[
-    str | None, typer.Option(help="At a gateway: its profile, one of gateway.profiles.")
-]
-Rate: TypeAlias = Annotated[
-    str | None, typer.Option(help="Most requests: LIMIT/second, LIMIT/minute or LIMIT/hour.")
-]
 
 
 @app.command("create")
 def create(
     context: typer.Context,
-    name: Name,
-    namespace: Spaces = None,
+    name: Annotated[str, typer.Argument(help="Name of the key's owner, for lists.")],
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(help="Allow this namespace, '*' all; default: default; may be repeated."),
+    ] = None,
     server: Servers = None,
     tag: Tags = None,
-    collection: Collections = None,
+    collection: Annotated[
+        list[str] | None,
+        typer.Option(
+            autocompletion=complete_collections, help="Allow only this collection; may be repeated."
+        ),
+    ] = None,
     max_sensitivity: Ceiling = None,
-    write: Write = False,
-    admin: Admin = False,
-    expires_days: Days = None,
-    rate: Rate = None,
-    profile: Profile = None,
+    write: Annotated[bool, typer.Option("--write", help="Allow writes too.")] = False,
+    admin: Annotated[
+        bool,
+        typer.Option("--admin", help="Allow everything, keys and servers too, without limits."),
+    ] = False,
+    expires_days: Annotated[
+        float | None,
+        typer.Option(min=MIN_KEY_DAYS, max=MAX_KEY_DAYS, help="Days until it expires."),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Most requests: LIMIT/second, LIMIT/minute or LIMIT/hour.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="At a gateway: its profile, one of gateway.profiles.")
+    ] = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
@@ -544,15 +537,16 @@ def init(
 def _make_collections(
     location: str, settings: Settings, given: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    width = build.make_dense(settings).dimensions
+    from toolcrib.tenants import lazy_stores
+
+    dense = build.make_dense(settings)
     made: list[dict[str, Any]] = []
     tenants = build.part_of(location, settings, build.TENANTS)
     for place, shared in (((location, settings), False), (tenants, True)):
-        library = build.part_of(*place, build.LIBRARY)
-        for part, form in ((place, layout(width)), (library, passage_layout(width))):
-            was_there = build.has_store(*part)
-            stored = build.open_store(*part, form, shared=shared)
-            with closing(cast("ServerStore", stored)) as opened:
+        for lazy in lazy_stores(place, dense, shared=shared):
+            was_there = lazy.exists
+            with closing(lazy):
+                opened = cast("ServerStore", lazy.open())
                 plan = asdict(opened.plan())
                 asked = given if shared else {**given, "tenant_shards": None}
                 other = {n: plan[n] for n, value in asked.items() if plan[n] != value}
