@@ -35,8 +35,7 @@ class Retries:
             try:
                 return call()
             except Exception as failure:
-                again = decide(failure)
-                if again is False:
+                if (again := decide(failure)) is False:
                     raise
                 sleep(self._pause_s(made) if again is True else again)
         return call()
@@ -53,8 +52,7 @@ class Retries:
             try:
                 return await call()
             except Exception as failure:
-                again = decide(failure)
-                if again is False:
+                if (again := decide(failure)) is False:
                     raise
                 await pause(self._pause_s(made) if again is True else again)
         return await call()
