@@ -170,13 +170,10 @@ class Metrics(MetricsRegistry):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ValueCollector:
-    """Collector of one value."""
-
     gauge: Callable[..., Any]
     value: Callable[[], float]
 
     def collect(self) -> Iterator[Any]:
-        """Yield the current value."""
         try:
             now = self.value()
         except Exception:  # noqa: BLE001 -- metrics are needed most while something fails
@@ -400,12 +397,10 @@ class _LossyStream:
         self._stream = stream
 
     def write(self, line: bytes) -> None:
-        """Write a line if possible."""
         with suppress(OSError, ValueError):
             self._stream.write(line)
 
     def flush(self) -> None:
-        """Flush if possible."""
         with suppress(OSError, ValueError):
             self._stream.flush()
 

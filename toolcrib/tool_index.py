@@ -362,7 +362,6 @@ class ToolIndex:
         self.store.close()
 
     def _write_fingerprint(self) -> None:
-        """Write the fingerprint into a new index."""
         if not self._is_signed:
             if "identity" not in self.store.read_meta():
                 self.store.write_meta({"identity": self._fingerprint})

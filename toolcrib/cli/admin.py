@@ -359,7 +359,6 @@ def _unreviewed_error(held: Held) -> QueryError:
 
 
 def _require_reviewed(chosen: Sequence[Held], digests: frozenset[str]) -> None:
-    """Require that each tool has one of the reviewed digests."""
     for each in chosen:
         if each.digest not in digests:
             raise ToolChangedError(

@@ -120,7 +120,6 @@ class _LogFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Line of a record."""
         line = super().format(record)
         return line if record.name.startswith("toolcrib") else ADDRESS.sub(r"\1", line)
 

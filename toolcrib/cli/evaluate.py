@@ -181,7 +181,6 @@ def capabilities(
 
 
 def _one_label(label: str | None, confidence: float | None, degraded: tuple[str, ...]) -> Choice:
-    """Choice of one label at most."""
     from toolcrib.evaluation.choices import Choice
 
     if label is None:
