@@ -89,9 +89,6 @@ LabelledSplit: TypeAlias = Annotated[
     str | None, typer.Option("--split", help="Only turns of this split; default: all.")
 ]
 Html: TypeAlias = Annotated[Path | None, typer.Option(help="Write an HTML report here.")]
-Shots: TypeAlias = Annotated[
-    int, typer.Option(min=0, help="Training queries that become examples of each intent.")
-]
 
 
 @app.command("questions")
@@ -210,11 +207,6 @@ def _show_choices(
     print_either(value, partial(print_choices, results), json=json)
 
 
-Steps: TypeAlias = Annotated[
-    bool, typer.Option("--steps", help="The sets are runs of agents: steps.jsonl, tools.jsonl.")
-]
-
-
 @app.command("run")
 def run(
     context: typer.Context,
@@ -228,11 +220,15 @@ def run(
     k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = DEFAULT_RANKS,
     learn: Learn = None,
     coverage: Coverage = None,
-    shots: Shots = 10,
+    shots: Annotated[
+        int, typer.Option(min=0, help="Training queries that become examples of each intent.")
+    ] = 10,
     limit: Limit = None,
     seed: Seed = 0,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
-    steps: Steps = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="The sets are runs of agents: steps.jsonl, tools.jsonl.")
+    ] = False,
     run_out: Annotated[Path | None, typer.Option(help="Write TREC run files here.")] = None,
     per_query: Annotated[
         bool, typer.Option("--per-query", help="With --json: every query, for `eval compare`.")

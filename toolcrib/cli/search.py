@@ -77,9 +77,6 @@ Form: TypeAlias = Annotated[
         help=f"Print definitions for a model: {', '.join(FORMAT_NAMES)}.",
     ),
 ]
-Enriched: TypeAlias = Annotated[
-    bool, typer.Option("--enriched", help="With --as: add the purpose of an enrichment.")
-]
 Batch: TypeAlias = Annotated[
     str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
 ]
@@ -90,10 +87,6 @@ History: TypeAlias = Annotated[
 Called: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="Id of a tool that the run has called; repeat in the run's order."),
-]
-Task: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="First request of the run; QUERY is then the agent's latest text."),
 ]
 
 
@@ -119,8 +112,13 @@ def search(
     order: Order = "rank",
     history: History = None,
     called: Called = None,
-    task: Task = None,
-    enriched: Enriched = False,
+    task: Annotated[
+        str | None,
+        typer.Option(help="First request of the run; QUERY is then the agent's latest text."),
+    ] = None,
+    enriched: Annotated[
+        bool, typer.Option("--enriched", help="With --as: add the purpose of an enrichment.")
+    ] = False,
     batch: Batch = None,
     json: Json = False,
 ) -> None:
