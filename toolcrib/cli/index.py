@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.cli.opening import any_crib, service_of, use_logins
+from toolcrib.cli.opening import AnyCrib, any_crib, service_of, use_logins
 from toolcrib.cli.options import (
     EnrichmentFiles,
     Json,
@@ -56,8 +56,6 @@ from toolcrib.settings import Settings, load_settings
 from toolcrib.tenants import count_shared
 
 if TYPE_CHECKING:
-    from toolcrib.client import RemoteCrib
-    from toolcrib.crib import Crib
     from toolcrib.indexers.enrichment import Enrichments
 
 
@@ -119,7 +117,7 @@ def index(
         _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def _count_index(crib: Crib | RemoteCrib, tools: int, passages: int) -> str:
+def _count_index(crib: AnyCrib, tools: int, passages: int) -> str:
     """Text with the numbers of tools and passages of all namespaces."""
     tools += crib.info()[0].points
     passages += sum(count for _, count in crib.list_collections())
@@ -235,7 +233,7 @@ def collections(
     print_either(value, partial(print_rows, rows, *columns), json=json)
 
 
-def _describe(crib: Crib | RemoteCrib, wanted: Collection, said: Mapping[str, object]) -> None:
+def _describe(crib: AnyCrib, wanted: Collection, said: Mapping[str, object]) -> None:
     """Add a collection, or change the given fields of an existing collection."""
     known = {each.name: each for each, _ in crib.list_collections()}
     there = known.get(wanted.name)

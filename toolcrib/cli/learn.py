@@ -6,12 +6,12 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.opening import any_crib
+from toolcrib.cli.opening import AnyCrib, any_crib
 from toolcrib.cli.options import Json, StoreOption, Url, logged_records
 from toolcrib.cli.output import count_of, notes, out, print_either, print_rows
 from toolcrib.records.reports import (
@@ -24,10 +24,6 @@ from toolcrib.records.reports import (
 )
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import load_settings
-
-if TYPE_CHECKING:
-    from toolcrib.client import RemoteCrib
-    from toolcrib.crib import Crib
 
 MAX_LEARNED_ROWS = 50
 
@@ -86,7 +82,7 @@ def learn(
 @contextmanager
 def _open_learning_crib(
     context: typer.Context, store: str | None, url: str | None, *, writes: bool
-) -> Generator[Crib | RemoteCrib]:
+) -> Generator[AnyCrib]:
     """A crib with learning; for a store even if learning is off in the settings."""
     from toolcrib import build
     from toolcrib.crib import Crib
@@ -105,7 +101,7 @@ def _open_learning_crib(
         notes.print("learning.enabled is off: no answer is re-ordered, and nothing more learned")
 
 
-def _read_log(crib: Crib | RemoteCrib, context: typer.Context, log: Path) -> LogLearning:
+def _read_log(crib: AnyCrib, context: typer.Context, log: Path) -> LogLearning:
     from toolcrib.crib import Crib
 
     learner = crib.turns.learner if isinstance(crib, Crib) else None

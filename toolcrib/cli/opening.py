@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 import typer
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from toolcrib.indexers.writer import Listener
 
 logger = logging.getLogger(__name__)
+
+AnyCrib: TypeAlias = "Crib | RemoteCrib"
+"""Crib of a store, or behind a service."""
 
 GATEWAY_STORE = ".toolcrib-gateway"
 """Default folder of a gateway's index and approvals."""
@@ -95,7 +98,7 @@ class Opening(TypedDict, total=False):
 @contextmanager
 def any_crib(
     context: typer.Context, store: str | None, url: str | None, **how: Unpack[Opening]
-) -> Generator[Crib | RemoteCrib]:
+) -> Generator[AnyCrib]:
     """The crib that a command works on, embedded or behind a service."""
     settings = load_settings(context.obj)
     service = service_of(settings, store, url)

@@ -18,14 +18,13 @@ import typer
 from typer.core import TyperGroup
 
 from toolcrib import build
-from toolcrib.cli.opening import GATEWAY_STORE, open_crib, remote_crib, service_of
+from toolcrib.cli.opening import GATEWAY_STORE, AnyCrib, open_crib, remote_crib, service_of
 from toolcrib.errors import SettingsError, SourceError
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
-    from toolcrib.crib import Crib
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.indexers.sync import Entry
     from toolcrib.store.records_db import RecordsDb
@@ -65,7 +64,7 @@ Completion: TypeAlias = Callable[[typer.Context], list[str]]
 """Function that lists completions; typer keeps those with the prefix typed so far."""
 
 
-def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:
+def _of_crib(known: Callable[[AnyCrib], Iterable[str]]) -> Completion:
     """Completion with values of the command's crib."""
 
     def complete(context: typer.Context) -> list[str]:
@@ -76,7 +75,7 @@ def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:
     return complete
 
 
-def _crib(context: typer.Context) -> Crib | RemoteCrib:
+def _crib(context: typer.Context) -> AnyCrib:
     from toolcrib.crib import Crib
 
     return _service(context) or Crib.open(_location(context), settings=_settings(context))
