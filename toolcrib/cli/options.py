@@ -6,7 +6,7 @@ import json as jsonlib
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
@@ -310,11 +310,8 @@ def read_json(path: Path) -> Any:
 
 def lines_of(name: str) -> Iterator[str]:
     """The lines of a file, `-` for standard input, without their ends."""
-    if name == "-":
-        yield from (line.rstrip("\r\n") for line in sys.stdin)
-        return
     try:
-        with Path(name).open(encoding="utf-8") as file:
+        with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8") as file:
             yield from (line.rstrip("\r\n") for line in file)
     except OSError as error:
         raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
