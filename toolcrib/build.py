@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.choices.capabilities import CapabilityRegistry, CapabilitySelector
     from toolcrib.router.choices.questions import QuestionClassifier, QuestionConfig
-    from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.decision_log import DecisionLog
     from toolcrib.store.records_db import RecordsDb
     from toolcrib.turn_router import TurnRouter
@@ -144,7 +143,11 @@ def _router_maker(
     """Function that makes the turn router, as a search needs none; wrong settings raise now."""
     settings = tools.settings
     given["reader"] = make_reader(settings, models)
-    given["conversation"] = _conversation_reader(settings, models)
+    if "conversation" in {*models, *settings.llm.uses}:
+        from toolcrib.router.conversation import ConversationReader
+
+        model = _require_model(settings, "conversation", models, "llm.uses names it")
+        given["conversation"] = ConversationReader(model)
     if settings.agents.targets is not None:
         given["agents"] = partial(make_agents, settings, models)
 
@@ -341,15 +344,6 @@ def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader
 
     model = _require_model(settings, "context", models, "context.detector is llm")
     return ContextReader(model, label_sets(settings.context.labels))
-
-
-def _conversation_reader(settings: Settings, models: Models) -> ConversationReader | None:
-    """Reader of conversations by a language model, if one is named for that use."""
-    if "conversation" not in {*models, *settings.llm.uses}:
-        return None
-    from toolcrib.router.conversation import ConversationReader
-
-    return ConversationReader(_require_model(settings, "conversation", models, "llm.uses names it"))
 
 
 # -- language models ------------------------------------------------------------------------
