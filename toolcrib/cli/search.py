@@ -172,26 +172,22 @@ def _is_json(format: str | None, *, json: bool) -> bool:
 def _show_found(
     found: FindResult, *, as_: str | None, enriched: bool, explain: bool, json: bool
 ) -> None:
-    if as_ is not None:
-        _print_definitions(found, as_, enriched=enriched, json=json)
-    else:
+    if as_ is None:
         print_either(found, partial(print_result, found, explain=explain), json=json)
-
-
-def _print_definitions(found: FindResult, format: str, *, enriched: bool, json: bool) -> None:
+        return
     from toolcrib.integrations.formats import FORMATS, SOURCES, Definitions
 
-    shown = Definitions.of((hit.tool for hit in found.tools), format, enriched=enriched)
-    if json and FORMATS[format].properties is not None:
+    shown = Definitions.of((hit.tool for hit in found.tools), as_, enriched=enriched)
+    if json and FORMATS[as_].properties is not None:
         print_json({"tools": shown.tools, "names": shown.names, "left_out": shown.left_out})
         return
     for each in shown.left_out:
         err.print(f"{escape(each.id)} is left out: {escape(each.reason)}", style="yellow")
-    if json or format not in SOURCES:
+    if json or as_ not in SOURCES:
         print_json(shown.tools)
     else:
         declared = "\n\n".join(each["declaration"] for each in shown.tools)
-        typer.echo(f"{SOURCES[format]}{declared}")
+        typer.echo(f"{SOURCES[as_]}{declared}")
 
 
 def _answer_lines(
