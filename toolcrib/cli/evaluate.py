@@ -190,8 +190,7 @@ def _measure_with_progress(
 ) -> ChoiceResult:
     from toolcrib.evaluation.choices import measure_choices
 
-    kept = f"{NOTHING_KEPT_NOTE}; --split makes it shorter"
-    with show_counts("asking", lambda: kept) as listener:
+    with show_counts("asking", f"{NOTHING_KEPT_NOTE}; --split makes it shorter") as listener:
         done = partial(listener, name)
         return measure_choices(name, turns, choose, split=split or "all", progress=done)
 
@@ -295,8 +294,7 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
     """Evaluate with progress; the options are those of the runner."""
     from toolcrib.evaluation.runner import evaluate
 
-    kept = f"{NOTHING_KEPT_NOTE}; --limit makes it shorter"
-    with show_counts("asking", lambda: kept) as listener:
+    with show_counts("asking", f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener:
         return evaluate(sets, systems, progress=listener, **options)
 
 
@@ -314,7 +312,7 @@ def _run_steps(
         tools, runs = load_runs(folder)
         with (
             _systems(context, None, names or ["toolcrib", "rank-bm25"], indexed=False) as chosen,
-            show_counts("asking", lambda: NOTHING_KEPT_NOTE) as listener,
+            show_counts("asking", NOTHING_KEPT_NOTE) as listener,
         ):
             found = evaluate_steps(folder.name, tools, runs, chosen, ks, listener)
         print_either(found, partial(print_steps, found), json=json)
@@ -612,7 +610,7 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calib
             "these queries will now be too good[/]"
         )
     kept = "the calibration in use is unchanged; the same command starts again"
-    with show_counts("asking", lambda: kept) as listener:
+    with show_counts("asking", kept) as listener:
         return learn(crib, data.split(*wanted), seed=seed, progress=partial(listener, "asking"))
 
 

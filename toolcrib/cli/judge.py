@@ -64,7 +64,7 @@ def judge(
     with (
         _crib(context, settings, tools, store) as crib,
         count_usage() as meter,
-        show_counts("judging", lambda: kept) as listener,
+        show_counts("judging", kept) as listener,
     ):
         told = partial(listener, "judging")
         report = asyncio.run(judge_queries(left, pools_of(crib, pool), model, file, told))

@@ -144,10 +144,11 @@ def index_progress(
 
 @contextmanager
 def show_counts(
-    first: str, kept_note: Callable[[], str] = lambda: "nothing was changed"
+    first: str, kept_note: str | Callable[[], str] = "nothing was changed"
 ) -> Generator[Callable[[str, int, int], None]]:
     """Show the progress of work by the number of its parts."""
-    with show_steps(first, lambda _: kept_note()) as tell:
+    note = (lambda: kept_note) if isinstance(kept_note, str) else kept_note
+    with show_steps(first, lambda _: note()) as tell:
         yield lambda what, done, total: tell(
             WorkStep(what, done, total, done / total if total else None)
         )
