@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import remote_crib
 from toolcrib.cli.options import Json, Url, lines_of
-from toolcrib.cli.output import notes, out, print_either, print_json, write_file
+from toolcrib.cli.output import notes, print_either, print_json, write_file
 from toolcrib.errors import QuestionRenderError
 from toolcrib.settings import Settings, load_settings
 
@@ -115,12 +115,9 @@ def _print(
     found: Classification | CapabilitySelection, parts: Sequence[str], text: str, *, json: bool
 ) -> None:
     """Print a choice in one line, with its text unless empty."""
-    if json:
-        print_json(found)
-        return
     without = [f"[dim]without: {', '.join(found.degraded)}[/]"] if found.degraded else []
     of = [f"[dim]{escape(text)}[/]"] if text else []
-    out.print("  ".join([*parts, *without, *of]))
+    print_either(found, "  ".join([*parts, *without, *of]), json=json)
 
 
 # -- capabilities --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.audit import audit_all, blocks
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, read_tools
-from toolcrib.cli.output import count_of, err, out, print_json, print_refusals
+from toolcrib.cli.output import count_of, err, out, print_either, print_json, print_refusals
 from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.enricher import (
@@ -139,7 +139,7 @@ def _ask_model(
         raise SettingsError(
             "no language model is set; name one: TOOLCRIB_LLM__MODEL and TOOLCRIB_LLM__BASE_URL"
         )
-    with count_usage() as meter, show_counts("asking", lambda: KEPT_ENRICHMENTS_NOTE) as listener:
+    with count_usage() as meter, show_counts("asking", KEPT_ENRICHMENTS_NOTE) as listener:
         told = partial(listener, "asking")
         report = asyncio.run(_until_stopped(enricher, asked, told))
     return report, meter.usage
@@ -172,16 +172,15 @@ def _print_estimate(
     tokens = sum(question.chars for question in asked) // CHARS_PER_TOKEN
     answers = ANSWER_TOKENS * len(asked)
     cost = chat.price.of(tokens, answers) if chat and chat.price else None
-    if json:
-        counted = {"calls": len(asked), "up_to_date": current, "model": model}
-        spent = {"input_tokens": tokens, "output_tokens": answers, "cost": cost}
-        print_json({**counted, **spent, "tools": [question.spec.id for question in asked]})
-        return
+    counted = {"calls": len(asked), "up_to_date": current, "model": model}
+    spent = {"input_tokens": tokens, "output_tokens": answers, "cost": cost}
+    value = {**counted, **spent, "tools": [question.spec.id for question in asked]}
     costs = "" if cost is None else f", cost about {cost:.2f}"
-    out.print(
+    text = (
         f"{count_of(len(asked), 'call')} of {model or 'a model that is not set yet'}, about "
         f"{tokens:,} tokens in and {answers:,} out{costs}; {current} up to date"
     )
+    print_either(value, text, json=json)
 
 
 def _print_summary(summary: dict[str, int], report: EnrichmentReport, where: str) -> None:
