@@ -45,14 +45,10 @@ ToolcribError
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import UnionType
-
+from types import UnionType
+from typing import Any, TypeVar, cast
 
 _T = TypeVar("_T")
 
