@@ -104,8 +104,10 @@ def index(
                 _open_screen(settings, store, url, off=no_audit) as screen,
             ):
                 if rebuild:
-                    shared = count_shared(store or settings.store, settings)
-                    rebuilt = _count_index(crib, *shared)
+                    tools, passages = count_shared(store or settings.store, settings)
+                    tools += crib.info()[0].points
+                    passages += sum(count for _, count in crib.list_collections())
+                    rebuilt = f"{count_of(tools, 'tool')} and {count_of(passages, 'passage')}"
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or companion_files(sources or (), OVERLAY_NAME)
                 files = enrichment or companion_files(sources or (), ENRICHMENT_NAME)
@@ -115,13 +117,6 @@ def index(
         out.print(f"[bold]{rebuilt} encoded anew[/]")
     if sources or json:
         _finish(report, time.perf_counter() - started, strict=strict, json=json)
-
-
-def _count_index(crib: AnyCrib, tools: int, passages: int) -> str:
-    """Text with the numbers of tools and passages of all namespaces."""
-    tools += crib.info()[0].points
-    passages += sum(count for _, count in crib.list_collections())
-    return f"{count_of(tools, 'tool')} and {count_of(passages, 'passage')}"
 
 
 def _stored_enrichments(settings: Settings, read: ReadSources) -> list[Enrichments]:
