@@ -535,7 +535,11 @@ def calibrate(
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
     from toolcrib.evaluation.dataset import checked_data_set, read_queries
 
-    _require_one((queries is not None, from_feedback, reset, labels), log)
+    if (queries is not None) + from_feedback + reset + labels != 1:
+        reason = "give one of --queries, --from-feedback, --labels and --reset"
+        raise typer.BadParameter(reason, param_hint="--queries")
+    if log is not None and not from_feedback:
+        raise typer.BadParameter("needs --from-feedback", param_hint="LOG")
     ranks = queries is not None or from_feedback
     with open_crib(context, store, writes=True, ranks=ranks) as crib:
         if labels:
@@ -574,14 +578,6 @@ def _warn(fit: CalibrationFit) -> None:
             f"answers; with gate.max_false_acceptance {MAX_FALSE_ACCEPTANCE} it is {higher[0]:g}, "
             f"and refuses {1 - higher[1]:.0%} of the others[/]"
         )
-
-
-def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
-    if sum(given) != 1:
-        reason = "give one of --queries, --from-feedback, --labels and --reset"
-        raise typer.BadParameter(reason, param_hint="--queries")
-    if log is not None and not given[1]:
-        raise typer.BadParameter("needs --from-feedback", param_hint="LOG")
 
 
 def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
