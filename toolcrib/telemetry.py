@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from pydantic_core import to_json
 
+from toolcrib import __version__
 from toolcrib.errors import ServiceError, SettingsError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.problems import problem_of
@@ -198,12 +199,9 @@ class Traces:
     """Writer of spans to a tracer provider; `text` admits the user's words."""
 
     def __init__(self, provider: Any, *, text: bool = False) -> None:
-        from toolcrib import __version__
-
         self._api = import_extra("opentelemetry.trace", "traces", "service")
-        propagation = "opentelemetry.trace.propagation.tracecontext"
-        library = import_extra(propagation, "traces", "service")
-        self._propagator: Any = library.TraceContextTextMapPropagator()
+        context = import_extra("opentelemetry.trace.propagation.tracecontext", "traces", "service")
+        self._propagator: Any = context.TraceContextTextMapPropagator()
         self._provider = provider
         self._tracer: Any = provider.get_tracer("toolcrib", __version__)
         self._text = text

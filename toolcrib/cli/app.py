@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from toolcrib import __version__
 from toolcrib.cli.output import notes, print_error
 from toolcrib.errors import ToolcribError
 
@@ -187,8 +188,6 @@ app = typer.Typer(
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 -- typer calls it with the flag's value
     if value:
-        from toolcrib import __version__
-
         typer.echo(__version__)
         raise typer.Exit
 
