@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
@@ -17,6 +17,7 @@ from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
+    from toolcrib.evaluation.dataset import DataSet
     from toolcrib.training.session import TrainingPlan, TrainingResult
 
 ModelKind: TypeAlias = Literal["encoder", "reranker"]
@@ -105,7 +106,7 @@ def train(
     with show_counts("reading", lambda: _interruption_note(out)) as listener:
         plan = session.TrainingPlan(
             out,
-            _sets(context, datasets, store, tools, queries, seed if resplit else None)
+            _sets(load_sets(context, datasets, store, tools, queries), seed if resplit else None)
             if datasets or queries or not corpus
             else (),
             corpora={Path(source).name: _specs(source) for source in corpus or ()},
@@ -133,17 +134,9 @@ def _interruption_note(out: Path) -> str:
     return "there is no checkpoint yet; the same command starts again"
 
 
-def _sets(
-    context: typer.Context,
-    datasets: list[str] | None,
-    store: str | None,
-    tools: list[str] | None,
-    queries: Path | None,
-    resplit: int | None,
-) -> list[Any]:
+def _sets(sets: list[DataSet], resplit: int | None) -> list[DataSet]:
     from toolcrib.training.data import split_anew
 
-    sets = load_sets(context, datasets, store, tools, queries)
     for note in (f"{data.name}: {note}" for data in sets for note in data.notes):
         err.print(f"[yellow]{escape(note)}[/]")
     return sets if resplit is None else [split_anew(data, resplit) for data in sets]
