@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -26,7 +26,7 @@ from toolcrib.cli.options import (
 )
 from toolcrib.cli.output import err, out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
-from toolcrib.records import Decision, FindResult, Turn
+from toolcrib.records import FindResult, Turn
 from toolcrib.records.codec import in_words
 from toolcrib.records.definitions import FORMAT_NAMES
 from toolcrib.retrieval.options import AnswerOrder, SearchKeywords
@@ -148,8 +148,7 @@ def search(
         if batch is None:
             show(ask(query))
         else:
-            failed: dict[str, Any] = {"tools": []}
-            _answer_lines(batch, "query", failed, ask, show, json=_is_json(as_, json=json))
+            _answer_lines(batch, "query", ask, show, json=_is_json(as_, json=json), tools=[])
 
 
 def _count(k: str) -> int | Literal["auto"]:
@@ -193,11 +192,11 @@ def _show_found(
 def _answer_lines(
     batch: str,
     name: str,
-    failed: Mapping[str, Any],
     read: Callable[[str], Any],
     show: Callable[[Any], None],
     *,
     json: bool,
+    **failed: Any,
 ) -> None:
     """Read and show each line; a bad line is answered with its error, so that answers match lines.
 
@@ -257,24 +256,22 @@ def route(
         raise typer.BadParameter("give a turn, --need or --batch", param_hint="TEXT")
     wanted = None if k is None else _count(k)
     with any_crib(context, store, url, may_lack_index=store is None) as crib:
-        decide = partial(
-            crib.route,
-            k=wanted,
-            passages=passages,
-            collections=collection or None,
-            token_budget=token_budget,
-            budget_ms=budget_ms,
-        )
-        if batch is None:
-            _show(decide(Turn(text=text or "", needs=tuple(need or ()))), json=json)
-        else:
-            _answer_lines(
-                batch, "turn", {}, _turn_of_line, lambda t: _show(decide(t), json=json), json=json
+
+        def show(turn: Turn) -> None:
+            decision = crib.route(
+                turn,
+                k=wanted,
+                passages=passages,
+                collections=collection or None,
+                token_budget=token_budget,
+                budget_ms=budget_ms,
             )
+            print_either(decision, partial(print_decision, decision), json=json)
 
-
-def _show(decision: Decision, *, json: bool) -> None:
-    print_either(decision, partial(print_decision, decision), json=json)
+        if batch is None:
+            show(Turn(text=text or "", needs=tuple(need or ())))
+        else:
+            _answer_lines(batch, "turn", _turn_of_line, show, json=json)
 
 
 def _turn_of_line(line: str) -> Turn:
