@@ -163,12 +163,10 @@ class ToolIndex:
     def get(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
         """Specification of a tool, as `Crib.get_tool`."""
         require_text(tool_id, "id")
-        allowed = from_scope(scope)
         for record in self.store.retrieve([point_id(tool_id)]):
-            in_scope = allowed is None or matches(allowed, record.id, record.payload)
-            if in_scope and record.payload["id"] == tool_id:
+            if record.payload["id"] == tool_id and _is_within(scope, record.payload):
                 return read_tool(record.payload)
-        compared = islice(self.store.scroll(allowed, ("id",)), _MAX_COMPARED_IDS)
+        compared = islice(self.store.scroll(from_scope(scope), ("id",)), _MAX_COMPARED_IDS)
         raise UnknownToolError(tool_id, nearest(tool_id, (r.payload["id"] for r in compared)))
 
     def get_by_name(self, name: str, *, scope: Scope | None = None) -> ToolSpec:
@@ -203,15 +201,11 @@ class ToolIndex:
         records = self.store.retrieve(list(map(point_id, wanted)))
         kept = {record.payload["id"]: record.payload for record in records}
 
-        def passes(limit: Scope | None, payload: Mapping[str, Any]) -> bool:
-            where = from_scope(limit)
-            return where is None or matches(where, point_id(payload["id"]), payload)
-
         def reason(tool_id: str) -> Unready | None:
             payload = kept.get(tool_id) or back.get(tool_id)
-            if payload is None or not passes(granted, payload):
+            if payload is None or not _is_within(granted, payload):
                 return "unknown"
-            if not passes(scope, payload):
+            if not _is_within(scope, payload):
                 return "out_of_scope"
             if tool_id not in kept:
                 return "quarantined"
@@ -366,6 +360,11 @@ class ToolIndex:
             if "identity" not in self.store.read_meta():
                 self.store.write_meta({"identity": self._fingerprint})
             self._is_signed = True
+
+
+def _is_within(scope: Scope | None, payload: Mapping[str, Any]) -> bool:
+    where = from_scope(scope)
+    return where is None or matches(where, point_id(payload["id"]), payload)
 
 
 def tool_copier(
