@@ -19,23 +19,21 @@ _POINT_FORMAT_VERSION = 1
 
 def tool_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder, settings: Settings) -> Identity:
     """Models, weights and versions that every tool of an index was made with."""
-    return {
-        "format": _POINT_FORMAT_VERSION,
-        "dense": dense.name,
-        "dimensions": dense.dimensions,
-        "lexical": lexical.name,
-        "fields": {"version": RENDER_VERSION, **asdict(settings.fields)},
-    }
+    fields = {"version": RENDER_VERSION, **asdict(settings.fields)}
+    return {**_encoders(dense, lexical), "fields": fields}
 
 
 def passage_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder) -> Identity:
     """Models and versions that every passage of a knowledge base was made with."""
+    return {**_encoders(dense, lexical), "passages": PASSAGE_VERSION}
+
+
+def _encoders(dense: DenseEncoder, lexical: LexicalEncoder) -> Identity:
     return {
         "format": _POINT_FORMAT_VERSION,
         "dense": dense.name,
         "dimensions": dense.dimensions,
         "lexical": lexical.name,
-        "passages": PASSAGE_VERSION,
     }
 
 
