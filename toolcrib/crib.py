@@ -14,7 +14,6 @@ from toolcrib.errors import (
     UnknownQuestionError,
     nearest,
     require_all,
-    require_text,
     require_texts,
 )
 from toolcrib.records import (
@@ -252,8 +251,6 @@ class Crib:
             CalibrationError: `k="auto"` or the gate needs a calibration, and there is none.
             StoreError: the store does not answer.
         """
-        if query is not None:
-            require_text(query, "query")
         return self.tools.find(query, search_options(k, options))
 
     def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
@@ -582,8 +579,8 @@ class Crib:
 
     def _relearn(self) -> None:
         """Apply the learned examples of tools that did not change after they were learned."""
-        if self.turns.learner is not None:
-            self.turns.learner.apply()
+        if self._turns is not None and self._turns.learner is not None:
+            self._turns.learner.apply()
 
     def info(self) -> tuple[StoreInfo, Identity]:
         """Description of the store, and the fingerprint of its index."""

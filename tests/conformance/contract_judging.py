@@ -54,6 +54,9 @@ class Judging:
     def test_a_least_that_is_no_probability_is_told_alike(self, judged):
         assert judged.fails(lambda crib: crib.find_tools("mail", least=7)).kind is QueryError
 
+    def test_a_query_that_is_no_text_is_told_alike(self, judged):
+        assert judged.fails(lambda crib: crib.find_tools(3)).kind is QueryError
+
     @pytest.mark.parametrize("k", [None, 2, "auto"])
     def test_turns_are_judged_alike(self, judged, k):
         told = judged(lambda crib: crib.route("send a mail to Ana", k=k), but=lasting)

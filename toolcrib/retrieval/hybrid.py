@@ -188,7 +188,7 @@ class HybridRetriever:
                 needs, a `least` that is no probability, or a filter on an unknown field.
             CalibrationError: `k="auto"` or the gate need a calibration that is not there.
         """
-        check_search(query if query is None or isinstance(query, str) else query.text, options)
+        check_search(query.text if isinstance(query, EncodedQuery) else query, options)
         if not options.needs:
             text = query or text_to_search(None, options) or ""
             return self._find_one(text, options, plan, read)

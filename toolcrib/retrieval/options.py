@@ -136,6 +136,8 @@ def check_search(query: str | None, options: SearchOptions) -> None:
         QueryError: an empty query or need, too many needs or calls, an invalid `k`, an entry of the
             history that is no message, a filter on an unknown field, or an option of another type.
     """
+    if query is not None:
+        require_text(query, "query")
     _check_values(options)
     query, needs = text_to_search(query, options), options.needs or ()
     if len(needs) > MAX_NEEDS:
