@@ -350,6 +350,8 @@ def test_the_steps_of_runs_are_measured(shell):
     (shell.folder / "runs" / "steps.jsonl").write_text(json.dumps(run))
     found = shell.json("eval", "--steps", "runs", "--system", "toolcrib", "-k", "1,2")
     assert (found["first_uses"], found["scores"]["toolcrib, steps"]["shown"]["2"]) == (2, 1)
-    assert "2 first uses in 1 run of 1 task" in shell("eval", "--steps", "runs").stdout
+    printed = shell("eval", "--steps", "runs").stdout
+    assert "asked by\tfirst " in printed
+    assert "2 first uses in 1 run of 1 task" in printed
     assert "steps.jsonl" in shell("eval", "--steps").stderr
     assert "steps.jsonl" in shell("eval", "--steps", "nowhere").stderr

@@ -527,7 +527,7 @@ def print_guidance(found: GuidanceEvaluation) -> None:
         labelled, in_time, came, right = map(str, counts)
         recall, precision = f"{scores.recall:.2f}", f"{scores.precision:.2f}"
         table.add_row(name, labelled, in_time, recall, came, right, precision)
-    out.print(table)
+    print_table(table, headed=True)
     out.print(
         f"{found.trajectories} trajectories ({escape(found.split)}), {found.events} events; "
         f"{found.healthy_alarms} alarms in {found.healthy} healthy ones of "
@@ -545,7 +545,7 @@ def print_steps(found: StepEvaluation) -> None:
     for way, scores in found.scores.items():
         figures = (*scores.shown.values(), *scores.by_task.values())
         table.add_row(escape(way), *(f"{100 * share:.1f}" for share in figures))
-    out.print(table)
+    print_table(table, headed=True)
     out.print(
         f"{escape(found.name)}: {count_of(found.first_uses, 'first use')} in "
         f"{count_of(found.runs, 'run')} of {count_of(found.tasks, 'task')}, "

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets
-from toolcrib.cli.output import count_of, err, out, print_json, print_rows
+from toolcrib.cli.output import count_of, err, out, print_json, print_refused, print_rows
 from toolcrib.cli.progress import show_counts
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
@@ -147,7 +147,7 @@ def _specs(source: str) -> Iterator[ToolSpec]:
 
     for _, entry in tool_entries(source, None, None):
         if isinstance(entry, Refusal):
-            err.print(f"[yellow]{escape(f'{entry.source}: {entry.reason}')}[/]")
+            print_refused([entry])
         else:
             yield entry
 
