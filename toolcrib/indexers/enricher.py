@@ -232,7 +232,8 @@ class EnrichmentFile:
                 os.fsync(file.fileno())
         except OSError as error:
             if begin is not None:
-                os.truncate(self.path, begin)
+                with suppress(OSError):
+                    os.truncate(self.path, begin)
             raise SourceError(str(self.path), line.id, f"cannot be written: {error}") from error
 
 

@@ -79,7 +79,7 @@ def front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
     Raises:
         ValueError: there is no front matter, or the text is too long.
     """
-    first, *lines = text.removeprefix("\ufeff").lstrip().splitlines()
+    first, *lines = text.removeprefix("\ufeff").lstrip().splitlines() or [""]
     ends = [number for number, line in enumerate(lines) if line.rstrip() == FRONT_MATTER_FENCE]
     if first.rstrip() != FRONT_MATTER_FENCE or not ends:
         fences = f"between two lines of {FRONT_MATTER_FENCE}"
