@@ -54,12 +54,7 @@ class Graph:
 
     def const(self, name: str, value: Any) -> str:
         """Add a constant and return its name."""
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
-
-    def scalar(self, name: str, value: Any) -> str:
-        """Add a constant without dimensions and return its name."""
-        self.constants.append(numpy_helper.from_array(np.array(value), name))
+        self.constants.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
         return name
 
     def add(self, op: str, inputs: list[str], output: str = "", domain: str = "", **kw: Any) -> str:
@@ -91,8 +86,8 @@ def smoothing(low: FloatArray, high: FloatArray) -> FloatArray:
     return np.array([2.0 ** (step / 8) for step in steps.tolist()], dtype=np.float32)
 
 
-def quantised_input(graph: Graph, x: str, site: str) -> tuple[list[str], FloatArray]:
-    """Add the uint8 form of `x`; return [values, scale, zero point] and the channels' divisors."""
+def quantised(graph: Graph, x: str, site: str, weight: FloatArray) -> tuple[list[str], list[str]]:
+    """Add the uint8 form of `x` and the int8 weight; return [values, scale, zero point] of each."""
     assert graph.ranges is not None
     low, high = graph.ranges[site]
     divisors = smoothing(low, high)
@@ -101,16 +96,11 @@ def quantised_input(graph: Graph, x: str, site: str) -> tuple[list[str], FloatAr
     scale = np.float32((top - bottom) / 255)
     zero = np.uint8(np.rint(-bottom / scale))
     x = graph.add("Mul", [x, graph.const(f"{site}.smooth", 1 / divisors)])
-    names = [graph.scalar(f"{site}.x_scale", scale), graph.scalar(f"{site}.x_zero", zero)]
-    return [graph.add("QuantizeLinear", [x, *names]), *names], divisors
-
-
-def quantised_weight(graph: Graph, site: str, weight: FloatArray) -> list[str]:
-    """Add an int8 weight; return [values, scales, zero points]."""
-    values, scale = quantise_weights(weight)
-    zeros = np.zeros(scale.shape, dtype=np.int8)
-    named = {"w": values, "w_scale": scale, "w_zero": zeros}
-    return [graph.const(f"{site}.{name}", value) for name, value in named.items()]
+    names = [graph.const(f"{site}.x_scale", scale), graph.const(f"{site}.x_zero", zero)]
+    inputs = [graph.add("QuantizeLinear", [x, *names]), *names]
+    values, scales = quantise_weights(weight * divisors[:, None])
+    named = {"w": values, "w_scale": scales, "w_zero": np.zeros(scales.shape, dtype=np.int8)}
+    return inputs, [graph.const(f"{site}.{name}", value) for name, value in named.items()]
 
 
 def linear(graph: Graph, x: str, site: str, source: str) -> str:
@@ -122,8 +112,7 @@ def linear(graph: Graph, x: str, site: str, source: str) -> str:
         return graph.add(
             "Add", [graph.add("MatMul", [x, graph.const(f"{site}.w", weight)]), bias_name]
         )
-    (xq, xs, xz), divisors = quantised_input(graph, x, site)
-    wq, ws, wz = quantised_weight(graph, site, weight * divisors[:, None])
+    (xq, xs, xz), (wq, ws, wz) = quantised(graph, x, site, weight)
     inputs = [xq, wq, xs, ws, xz, wz, bias_name]
     return graph.add("MatMulIntegerToFloat", inputs, domain=CONTRIB)
 
@@ -139,8 +128,7 @@ def attention(graph: Graph, x: str, site: str, source: str, mask: str) -> str:
     if graph.ranges is None:
         inputs = [x, graph.const(f"{site}.w", weight), bias, mask]
         return graph.add("Attention", inputs, domain=CONTRIB, num_heads=graph.heads)
-    (xq, xs, xz), divisors = quantised_input(graph, x, site)
-    wq, ws, wz = quantised_weight(graph, site, weight * divisors[:, None])
+    (xq, xs, xz), (wq, ws, wz) = quantised(graph, x, site, weight)
     inputs = [xq, wq, bias, xs, ws, mask, xz, wz]
     return graph.add("QAttention", inputs, domain=CONTRIB, num_heads=graph.heads)
 
@@ -241,7 +229,7 @@ def product(graph: Graph, x: str, source: str, output: str = "") -> str:
 
 def logit(graph: Graph, x: str) -> dict[str, list[Any]]:
     """Add the head of a cross-encoder, on the first token; return the shape of its output."""
-    first = graph.scalar("first_token", np.int64(0))
+    first = graph.const("first_token", np.int64(0))
     start = graph.add("Gather", [x, first], axis=1)
     y = graph.add("Tanh", [product(graph, start, POOLER)])
     y = product(graph, y, CLASSIFIER_HEAD)
