@@ -59,7 +59,9 @@ def export(
     the ranges of activations: add examples of other languages than English.
     """
     graph = import_train("toolcrib.training.onnx_graph")
-    tokenizer = _neutral(weights.tokenizer)
+    tokenizer: Any = import_train("tokenizers").Tokenizer.from_buffer(weights.tokenizer)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
     model, plain = graph.build(weights.tensors, weights.heads, None)
     if quantised:
         ranges = _activation_ranges(
@@ -95,14 +97,6 @@ def _write_card(folder: Path, card: Mapping[str, Any]) -> None:
     (folder / "card.json").write_text(text, encoding="utf-8")
 
 
-def _neutral(source: bytes) -> Any:
-    """The tokenizer without its saved padding and truncation."""
-    tokenizer: Any = import_train("tokenizers").Tokenizer.from_buffer(source)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
 def _activation_ranges(
     model: Any, taps: Mapping[str, str], feeds: Iterator[NDArray[np.int64]]
 ) -> Any:
@@ -114,7 +108,12 @@ def _activation_ranges(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
         for name in taps.values()
     )
-    session = _session(tapped.SerializeToString())
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # the same sums in the same order
+    session = onnxruntime.InferenceSession(
+        tapped.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     ranges: dict[str, tuple[Any, Any]] = {}
     for ids in feeds:
         inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
@@ -123,14 +122,6 @@ def _activation_ranges(
             low, high = ranges.get(site, (rows[0], rows[0]))
             ranges[site] = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
     return ranges
-
-
-def _session(model: bytes) -> Any:
-    """Open a model on the CPU, with one thread: the same sums in the same order."""
-    onnxruntime = import_onnxruntime()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _feeds(tokenizer: Any, max_tokens: int, more: Sequence[str]) -> Iterator[NDArray[np.int64]]:
