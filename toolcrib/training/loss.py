@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +40,9 @@ class MaskedContrastiveLoss(nn.Module):
         """The loss of a batch of (query, positive, negative...) rows."""
         queries, *texts = (self._encode(features) for features in sentence_features)
         rows: list[int] = labels.tolist()
-        places = self._text_places(rows, len(texts))
+        examples = [self._examples[row] for row in rows]
+        columns = zip(*((e.positive, *e.negatives) for e in examples), strict=True)
+        places = [place for column in columns for place in column]
         masked = self._false_negative_mask(rows, places).to(queries.device)
         scores = (INVERSE_TEMPERATURE * queries @ torch.cat(texts).T).masked_fill(
             masked, -torch.inf
@@ -51,25 +53,14 @@ class MaskedContrastiveLoss(nn.Module):
     def _encode(self, features: dict[str, Any]) -> Tensor:
         """Unit vectors: float32 [texts, d]."""
         lengths = features["attention_mask"].sum(dim=1)
-        order = torch.argsort(lengths)
-        chunks: list[Tensor] = []
-        for rows in _chunks(order, CHUNK_TEXTS):
-            longest = int(lengths[rows[-1]])
-            chunk = {
-                name: value[rows, :longest]
-                for name, value in features.items()
-                if isinstance(value, Tensor)
-            }
-            chunks.append(self.model(chunk)["sentence_embedding"].float())
-        return nn.functional.normalize(torch.cat(chunks)[torch.argsort(order)], dim=-1)
+        tensors = {name: value for name, value in features.items() if isinstance(value, Tensor)}
 
-    def _text_places(self, rows: Sequence[int], columns: int) -> list[int]:
-        """Places of the batch's texts: all positives, then each column of negatives."""
-        examples = [self._examples[row] for row in rows]
-        places = [example.positive for example in examples]
-        for column in range(columns - 1):
-            places += [example.negatives[column] for example in examples]
-        return places
+        def encode(rows: list[int]) -> Tensor:
+            longest = int(lengths[rows[-1]])
+            chunk = {name: value[rows, :longest] for name, value in tensors.items()}
+            return self.model(chunk)["sentence_embedding"].float()
+
+        return nn.functional.normalize(_by_length(lengths, CHUNK_TEXTS, encode), dim=-1)
 
     def _false_negative_mask(self, rows: Sequence[int], places: Sequence[int]) -> Tensor:
         """Mask of candidates that are no negatives of a query: bool [rows, places]."""
@@ -93,22 +84,24 @@ class ListwiseLoss(nn.Module):
         """The loss of a batch: queries, each with a list of texts, all lists of one length."""
         queries, lists = inputs
         pairs = [(q, text) for q, texts in zip(queries, lists, strict=True) for text in texts]
-        lengths = torch.as_tensor([len(query) + len(text) for query, text in pairs])
-        order = torch.argsort(lengths)
-        chunks: list[Tensor] = []
-        for rows in _chunks(order, CHUNK_PAIRS):
+
+        def score(rows: list[int]) -> Tensor:
             features = self.model.preprocess([pairs[row] for row in rows])
             moved = {
                 name: value.to(self.model.device)
                 for name, value in features.items()
                 if isinstance(value, Tensor)
             }
-            chunks.append(self.model(moved)["scores"].view(-1).float())
-        scores = torch.cat(chunks)[torch.argsort(order)].view(len(queries), -1)
+            return self.model(moved)["scores"].view(-1).float()
+
+        lengths = torch.as_tensor([len(query) + len(text) for query, text in pairs])
+        scores = _by_length(lengths, CHUNK_PAIRS, score).view(len(queries), -1)
         first = torch.zeros(len(queries), dtype=torch.long, device=scores.device)
         return nn.functional.cross_entropy(scores, first)
 
 
-def _chunks(order: Any, size: int) -> list[list[int]]:
-    rows: list[int] = order.tolist()
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+def _by_length(lengths: Tensor, size: int, run: Callable[[list[int]], Tensor]) -> Tensor:
+    """Run `size` rows of similar length at a time; the results are in the rows' order."""
+    order: Any = torch.argsort(lengths)
+    chunks = [run(rows.tolist()) for rows in order.split(size)]
+    return torch.cat(chunks)[torch.argsort(order)]
