@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import yaml
@@ -134,11 +134,8 @@ def sample_data(data: TrainingData, limit: int, seed: int) -> TrainingData:
     return replace(data, examples=tuple(random.Random(seed).sample(data.examples, limit)))  # noqa: S311 no secret
 
 
-_Source = TypeVar("_Source")
-
-
 def batches(
-    sources: Sequence[_Source], size: int, *, homogeneous: float = 0.5, seed: int = 0
+    sources: Sequence[str], size: int, *, homogeneous: float = 0.5, seed: int = 0
 ) -> list[list[int]]:
     """Batches of `size` places of examples, each example once; an incomplete batch is dropped.
 
@@ -146,7 +143,7 @@ def batches(
     are hard negatives. Other batches mix sources, so that a source's style is no clue.
     """
     rng = random.Random(seed)  # noqa: S311 no secret
-    by_source: defaultdict[_Source, list[int]] = defaultdict(list)
+    by_source: defaultdict[str, list[int]] = defaultdict(list)
     for place, source in enumerate(sources):
         by_source[source].append(place)
     drawn: list[list[int]] = []
@@ -343,9 +340,10 @@ def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> Trainin
         relevant, wish = {positive}, _wish(spec, purpose, rng, named=hidden)
         if place and rng.random() < SECOND_WISH_SHARE:
             # Neighbours in a file are tools of one server, as in a turn with two steps.
-            _, second = pairs[place - 1]
             relevant.add(examples[-1].positive)
-            wish = _join_wishes(wish, _imperative(second), rng)
+            wishes = [wish, _imperative(pairs[place - 1][1])]
+            rng.shuffle(wishes)
+            wish = rng.choice(_phrases().joints).format(*wishes)
         query = _as_user_text(wish, rng)
         examples.append(Example(clean(query), positive, frozenset(relevant), source))
     return TrainingData(tuple(documents), tuple(examples), tuple(servers.values()))
@@ -368,7 +366,6 @@ def _latin(text: str) -> bool:
 def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, bool]:
     """Text for the encoder, and True if the purpose was removed."""
     server = spec.server if rng.random() < NAMED_SERVER_SHARE else ""
-    words = " ".join(split_identifier(spec.name))
     if rng.random() < HIDDEN_PURPOSE_SHARE:
         rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
         parameters = ", ".join(_parameters(spec))
@@ -376,9 +373,9 @@ def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, b
         described = (
             rest if len(rest.split()) > MIN_PURPOSE_WORDS else f"{rest} {parameters}".strip()
         )
+        words = " ".join(split_identifier(spec.name))
         return clean(f"{server} {words}: {described}"), True
-    shown = spec if server else spec.model_copy(update={"server": ""})
-    return clean(dense_text(shown)), False
+    return clean(dense_text(spec) if server else without_server(spec)), False
 
 
 def _wish(spec: ToolSpec, purpose: str, rng: random.Random, *, named: bool) -> str:
@@ -414,12 +411,6 @@ def _imperative(purpose: str) -> str:
         return f"{word[:-3]}y {rest}".strip()
     # Names keep their capitals: "GitHub issues".
     return text if first[1:] != first[1:].casefold() else f"{word} {rest}".strip() or text
-
-
-def _join_wishes(first: str, second: str, rng: random.Random) -> str:
-    pair = [first, second]
-    rng.shuffle(pair)
-    return rng.choice(_phrases().joints).format(*pair)
 
 
 def _as_user_text(wish: str, rng: random.Random) -> str:
@@ -524,15 +515,25 @@ def _with_negatives(
     count: int,
     rng: np.random.Generator,
 ) -> list[Example]:
-    scores = _first_stage([e.query for e in examples], guide, vectors, words)
+    found = _first_stage([e.query for e in examples], guide, vectors, words)
     alike = vectors[[e.positive for e in examples]] @ vectors.T >= SAME_TEXT_COSINE
     mined: list[Example] = []
-    for row, example in enumerate(examples):
-        barred = alike[row]
+    for scores, barred, example in zip(found, alike, examples, strict=True):
         barred[[example.positive, *example.relevant]] = True
+        too_high = scores > scores[example.positive] + MAX_LEAD_OVER_POSITIVE
+        left = np.where(barred | too_high, -np.inf, scores)
+        depth = min(MINING_DEPTH, len(left))
+        hardest = np.argpartition(-left, depth - 1)[:depth]
+        hardest = hardest[np.isfinite(left[hardest])]
+        if len(hardest) < count:
+            hardest = np.flatnonzero(~barred)
+        if not len(hardest):
+            hardest = np.setdiff1d(np.arange(len(scores)), [example.positive])
+        drawn = rng.permutation(hardest)
         siblings = (servers == servers[example.positive]) & (servers != "")
-        chosen = _draw_negatives(scores[row], example.positive, barred, siblings, count, rng)
-        mined.append(replace(example, negatives=chosen))
+        # A stable sort: siblings come first, in random order.
+        drawn = np.resize(drawn[np.argsort(~siblings[drawn], kind="stable")], count)
+        mined.append(replace(example, negatives=tuple(drawn.tolist())))
     return mined
 
 
@@ -544,28 +545,6 @@ def _first_stage(
     dense = np.stack([guide.encode_query(query) for query in queries]) @ vectors.T
     lexical = 1 - np.exp(-words.scores(queries) / weights.bm25_scale)
     return (weights.dense * dense + weights.lexical * lexical).astype(np.float32)
-
-
-def _draw_negatives(
-    scores: FloatArray,
-    positive: int,
-    barred: NDArray[np.bool_],
-    siblings: NDArray[np.bool_],
-    count: int,
-    rng: np.random.Generator,
-) -> tuple[int, ...]:
-    left = np.where(barred | (scores > scores[positive] + MAX_LEAD_OVER_POSITIVE), -np.inf, scores)
-    depth = min(MINING_DEPTH, len(left))
-    hardest = np.argpartition(-left, depth - 1)[:depth]
-    hardest = hardest[np.isfinite(left[hardest])]
-    if len(hardest) < count:
-        hardest = np.flatnonzero(~barred)
-    if not len(hardest):
-        hardest = np.setdiff1d(np.arange(len(scores)), [positive])
-    drawn = rng.permutation(hardest)
-    # A stable sort: siblings come first, in random order.
-    drawn = np.resize(drawn[np.argsort(~siblings[drawn], kind="stable")], count)
-    return tuple(int(place) for place in drawn)
 
 
 class _Words:
