@@ -18,7 +18,7 @@ from toolcrib.training.trainer import (
     FIRST_WEIGHT_SHARES,
     EncoderTraining,
     LoopSettings,
-    _trainer,
+    _batch_sampler,
     train_encoder,
 )
 
@@ -130,9 +130,9 @@ class TestBatches:
     def test_each_epoch_has_an_order_of_its_own(self) -> None:
         import torch
 
-        trainer = _trainer(["a"] * 12 + ["b"] * 12, 0)
         options = {"drop_last": True, "generator": torch.Generator(), "seed": 0}
-        sampler = trainer.get_batch_sampler(None, list(range(24)), 4, **options)
+        sources = ["a"] * 12 + ["b"] * 12
+        sampler = _batch_sampler(sources, 0, list(range(24)), batch_size=4, **options)
         first = list(sampler)
         assert list(sampler) == first
         sampler.set_epoch(1)

@@ -190,9 +190,10 @@ def train_encoder(
     # Trained word embeddings would overfit the training texts' words, and forget others.
     model[0].auto_model.embeddings.requires_grad_(requires_grad=False)
     start = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    sampler = partial(_batch_sampler, [e.source for e in data.examples], settings.loop.seed)
     account = _fit(
-        _trainer([e.source for e in data.examples], settings.loop.seed),
-        st.SentenceTransformerTrainingArguments,
+        st.SentenceTransformerTrainer,
+        partial(st.SentenceTransformerTrainingArguments, batch_sampler=sampler),
         model=model,
         rows=_encoder_rows(data),
         loss=loss_kind(model, data.examples, vectors),
@@ -236,9 +237,8 @@ def _encoder_rows(data: TrainingData) -> Any:
     return import_train("datasets").Dataset.from_dict(columns)
 
 
-def _trainer(sources: Sequence[str], seed: int) -> Any:
-    """The library's trainer class, with our own batches."""
-    base = import_train("sentence_transformers").SentenceTransformerTrainer
+def _batch_sampler(sources: Sequence[str], seed: int, /, *given: Any, **options: Any) -> Any:
+    """The library's sampler of a data set, with our own batches."""
     sampler = import_train("sentence_transformers.base.sampler").DefaultBatchSampler
 
     class Batches(sampler):
@@ -253,13 +253,7 @@ def _trainer(sources: Sequence[str], seed: int) -> Any:
         def _draw_batches(self) -> list[list[int]]:
             return batches(sources, self.batch_size, seed=seed + self.epoch)
 
-    class Trainer(base):
-        """The trainer; this override is sentence-transformers' way to set batches."""
-
-        def get_batch_sampler(self, dataset: Any, batch_size: int, **options: Any) -> Any:
-            return Batches(dataset, batch_size=batch_size, **options)
-
-    return Trainer
+    return Batches(*given, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +293,13 @@ def train_reranker(
     model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
     model.model_card_data.generate_widget_examples = False
     model[0].model.base_model.embeddings.requires_grad_(requires_grad=False)
+    texts = [[data.documents[place] for place in (e.positive, *e.negatives)] for e in data.examples]
+    columns = {"query": [e.query for e in data.examples], "texts": texts}
     account = _fit(
         ce.CrossEncoderTrainer,
         ce.CrossEncoderTrainingArguments,
         model=model,
-        rows=_reranker_rows(data),
+        rows=import_train("datasets").Dataset.from_dict(columns),
         loss=listwise(model),
         out=out,
         loop=settings.loop,
@@ -312,9 +308,3 @@ def train_reranker(
     )
     model.save_pretrained(str(out), create_model_card=False)
     return account
-
-
-def _reranker_rows(data: TrainingData) -> Any:
-    texts = [[data.documents[place] for place in (e.positive, *e.negatives)] for e in data.examples]
-    columns = {"query": [e.query for e in data.examples], "texts": texts}
-    return import_train("datasets").Dataset.from_dict(columns)
