@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,10 @@ class Table:
 
 def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) -> Table:
     """Leading measures, latency and tokens, best system first."""
-    chosen = _deciding(one)
+    taken = {m for system in one.systems.values() for m in system.measures}
+    k = int(main_measure(taken).partition("@")[2] or 0)
+    leading = [name for measure in MEASURES if measure.leading for name in measure.names([k])]
+    chosen = [name for name in leading if name in taken]
     cells = _measure_cells(one, chosen, evaluation)
     costs = {name: (*cells[name], *_cost_cells(system)) for name, system in one.systems.items()}
     columns = (*map(measure_title, chosen), "p50 ms", "Tokens saved")
@@ -120,52 +124,34 @@ def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
     """Gate measures of the systems with a confidence."""
     systems = [s for s in one.systems.values() if CONFIDENCE_MEASURES & s.gates.keys()]
     gates = [gate for gate in GATE_MEASURES if any(gate in system.gates for system in systems)]
-    best: dict[str, float] = {}
+    cells: dict[str, list[Cell]] = {system.name: [] for system in systems}
     for gate in gates:
         values = [system.gates[gate] for system in systems if gate in system.gates]
         choose = GATE_MEASURES[gate].best
-        if choose is not None and len(values) > 1:
-            best[gate] = choose(values)
-    cells = {
-        system.name: [
-            Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
-            if gate in system.gates
-            else Cell(NO_FIGURE)
-            for gate in gates
-        ]
-        for system in systems
-    }
+        best = choose(values) if choose is not None and len(values) > 1 else None
+        for system in systems:
+            value = system.gates.get(gate)
+            cell = Cell(NO_FIGURE) if value is None else Cell(f"{value:.3f}", best=value == best)
+            cells[system.name].append(cell)
     columns = tuple(GATE_MEASURES[gate].title for gate in gates)
     return Table("Quality of the confidence", columns, _rows(systems, looks, cells))
 
 
-def _deciding(one: SetResult) -> list[str]:
-    taken = {m for system in one.systems.values() for m in system.measures}
-    k = int(main_measure(taken).partition("@")[2] or 0)
-    wanted = [name for measure in MEASURES if measure.leading for name in measure.names([k])]
-    return [name for name in wanted if name in taken]
-
-
 def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
-    if not system.outcomes:
-        return Cell(NO_FIGURE), Cell(NO_FIGURE)
     p50 = system.latency_ms.get("p50")
-    return (
-        Cell(NO_FIGURE if p50 is None else milliseconds(p50)),
-        Cell(f"{100 * system.tokens_saved:.1f} %"),
-    )
+    saved = f"{100 * system.tokens_saved:.1f} %" if system.outcomes else NO_FIGURE
+    return Cell(NO_FIGURE if p50 is None else milliseconds(p50)), Cell(saved)
 
 
 def _measure_cells(
     one: SetResult, measures: Sequence[str], evaluation: Evaluation
 ) -> dict[str, list[Cell]]:
-    columns = [_column(list(one.systems.values()), m, one, evaluation) for m in measures]
+    columns = [_column(measure, one, evaluation) for measure in measures]
     return {name: [column[at] for column in columns] for at, name in enumerate(one.systems)}
 
 
-def _column(
-    systems: Sequence[SystemResult], measure: str, one: SetResult, evaluation: Evaluation
-) -> list[Cell]:
+def _column(measure: str, one: SetResult, evaluation: Evaluation) -> list[Cell]:
+    systems = one.systems.values()
     intervals = [s.measures[measure] for s in systems if measure in s.measures]
     choose = min if lower_is_better(measure) else max
     best = f"{choose(interval.mean for interval in intervals):.3f}" if intervals else ""
@@ -293,13 +279,8 @@ def best_first(one: SetResult) -> list[SystemResult]:
 
 def looks_of(one: SetResult) -> dict[str, Look]:
     """Looks of the first system and the best others, as far as there are colours."""
-    first = next(iter(one.systems), None)
-    others = [system.name for system in best_first(one) if system.name != first]
-    ordered = ([] if first is None else [first]) + others
-    return {
-        name: LOOKS[place] if place < len(LOOKS) else GREYED_LOOK
-        for place, name in enumerate(ordered)
-    }
+    ordered = dict.fromkeys([*list(one.systems)[:1], *(each.name for each in best_first(one))])
+    return dict(zip(ordered, chain(LOOKS, repeat(GREYED_LOOK)), strict=False))
 
 
 MAX_WORST_QUERIES = 10
