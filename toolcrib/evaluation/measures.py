@@ -262,13 +262,8 @@ class PromptTokens:
         self._of_tool = {
             spec.id: _tokens(export([spec], "openai")[0]) for spec in self._specs.values()
         }
-
-        @cache
-        def signature_tokens(tool_id: str) -> int:
-            return _tokens(in_short(self._specs[tool_id]))
-
         # Count on demand: few of a registry's tools are in an answer.
-        self._of_signature = signature_tokens
+        self._of_signature = cache(self._signature_tokens)
         self.whole_registry = sum(self._of_tool.values())
 
     def count(self, ids: Iterable[str], form: DefinitionForm = "schema") -> int:
@@ -282,6 +277,9 @@ class PromptTokens:
             return sum(map(count, ids))
         except KeyError as unknown:
             raise UnknownToolError(str(unknown.args[0])) from None
+
+    def _signature_tokens(self, tool_id: str) -> int:
+        return _tokens(in_short(self._specs[tool_id]))
 
     def saved_share(self, tokens: float) -> float:
         """Share of the whole registry's tokens that `tokens` save, in [0, 1]."""

@@ -49,7 +49,6 @@ Report = Callable[[str, int, int], None]
 class _Plan:
     split: str
     ks: tuple[int, ...]
-    depth: int
     learn: str | None
     coverage: float | None
     limit: int | None
@@ -92,7 +91,7 @@ def evaluate(  # noqa: PLR0913 -- all by name, each an option of the command
     if systems:
         # Queries may take minutes; their measures, after them, are what needs the extra.
         require_extra("ir_measures", "evaluation", "eval")
-    plan = _Plan(split, tuple(ks), max(ks), learn, coverage, limit, seed, progress)
+    plan = _Plan(split, tuple(ks), learn, coverage, limit, seed, progress)
     sets: dict[str, SetResult] = {}
     for data in datasets:
         if data.name in sets:
@@ -110,7 +109,7 @@ def _settings(plan: _Plan) -> dict[str, str]:
     return {
         "split": plan.split,
         "k": ",".join(map(str, plan.ks)),
-        "depth": str(plan.depth),
+        "depth": str(max(plan.ks)),
         "learned from": plan.learn or "nothing",
         "limit": "none" if plan.limit is None else str(plan.limit),
         "seed": str(plan.seed),
@@ -185,10 +184,10 @@ def _evaluate_system(
             plan.report(f"{data.name}: {name} learns", 0, len(known))
             system.learn(known)
         plan.report(f"{data.name}: {name}", 0, len(queries))
-        system.search(queries[0].text, plan.depth)
+        system.search(queries[0].text, max(plan.ks))
         outcomes: list[QueryResult] = []
         for done, query in enumerate(queries, start=1):
-            outcome = _ask(system, query, prompt, plan.depth)
+            outcome = _ask(system, query, prompt, max(plan.ks))
             outcomes += [outcome] if outcome else []
             plan.report(f"{data.name}: {name}", done, len(queries))
         sets = _complete(system, outcomes, plan.coverage)
@@ -243,13 +242,8 @@ def _with_measures(
     outcomes: Sequence[QueryResult], ks: Sequence[int], sets: Mapping[str, Mapping[str, float]]
 ) -> tuple[QueryResult, ...]:
     answerable = [outcome for outcome in outcomes if outcome.query.answerable]
-    values = iter(
-        measure(
-            [_ids(outcome.answer) for outcome in answerable],
-            [outcome.query for outcome in answerable],
-            ks,
-        )
-    )
+    rankings = [_ids(outcome.answer) for outcome in answerable]
+    values = iter(measure(rankings, [outcome.query for outcome in answerable], ks))
     return tuple(
         replace(outcome, measures={**next(values), **sets.get(outcome.query.id, {})})
         if outcome.query.answerable
@@ -319,11 +313,11 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
     """
     correct = np.array([outcome.first_is_right for outcome in outcomes], dtype=np.bool_)
     answerable = np.array([outcome.query.answerable for outcome in outcomes], dtype=np.bool_)
-    confidences = [outcome.answer.confidence for outcome in outcomes]
     verdicts = [outcome.answer.verdict for outcome in outcomes]
-    if any(confidence is not None for confidence in confidences):
-        sure = np.array([confidence or 0.0 for confidence in confidences])
-        gates = gate_measures(sure, correct, answerable, _firsts(outcomes))
+    sure = _zeros_for_missing([outcome.answer.confidence for outcome in outcomes])
+    if sure is not None:
+        firsts = _zeros_for_missing([outcome.first_probability for outcome in outcomes])
+        gates = gate_measures(sure, correct, answerable, firsts)
     else:
         lowest = min((o.answer.ranked[0].score for o in outcomes if o.answer.ranked), default=0.0)
         tops = [o.answer.ranked[0].score if o.answer.ranked else lowest for o in outcomes]
@@ -334,12 +328,10 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
     return gates
 
 
-def _firsts(outcomes: Sequence[QueryResult]) -> Floats | None:
-    """Probability of each first tool, 0 if missing; None for a system without any."""
-    firsts = [outcome.first_probability for outcome in outcomes]
-    if all(probability is None for probability in firsts):
-        return None
-    return np.array([probability or 0.0 for probability in firsts])
+def _zeros_for_missing(values: Sequence[float | None]) -> Floats | None:
+    """Values of a system, 0 for missing ones; None for a system without any."""
+    is_any = any(value is not None for value in values)
+    return np.array([value or 0.0 for value in values]) if is_any else None
 
 
 def compare_with_first(results: Mapping[str, SystemResult], seed: int) -> dict[str, SystemResult]:
@@ -350,14 +342,14 @@ def compare_with_first(results: Mapping[str, SystemResult], seed: int) -> dict[s
     if not results:
         return {}
     first, *others = results.values()
-    pairs = {other.name: _differences(other, first) for other in others}
+    pairs = {other.name: query_differences(other, first) for other in others}
     against = _compare_differences(pairs, seed, np.mean)
     return {
         name: replace(one, against_first=against.get(name, {})) for name, one in results.items()
     }
 
 
-def _differences(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
+def query_differences(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
     """`system` minus `other` in each measure, query by query."""
     theirs = {outcome.query.id: outcome.measures for outcome in other.outcomes}
     both = [
@@ -379,20 +371,20 @@ def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, .
 
     If 10 is not among the cut-offs, the largest one counts. Holm-corrected over the pairs.
     """
-    tested: list[tuple[str, str, str, Floats]] = []
+    tested: dict[str, dict[str, Floats]] = {}
     for fused in FUSION_SYSTEMS:
         for leg in LEGS:
             if fused in results and leg in results:
-                pair = _differences(results[fused], results[leg])
-                name = main_measure(pair)
-                tested += [(fused, leg, name, pair[name])] if name else []
-    p_values = holm([float(randomisation_tests(d[:, None], seed)[0]) for *_, d in tested])
+                columns = query_differences(results[fused], results[leg])
+                name = main_measure(columns)
+                found = {name: columns[name]} if name else {}
+                tested[f"{fused} is below its own leg {leg!r}"] = found
     return tuple(
-        f"{fused} is below its own leg {leg!r} in {name} "
-        f"({difference.mean():+.3f}, p = {comparison.p:.4f}): its weights do not fit this set"
-        for (fused, leg, name, difference), p in zip(tested, p_values, strict=True)
-        if (comparison := Comparison(float(difference.mean()), p)).significant
-        and comparison.difference < 0
+        f"{finding} in {name} ({one.difference:+.3f}, p = {one.p:.4f}): "
+        "its weights do not fit this set"
+        for finding, compared in _compare_differences(tested, seed, np.mean).items()
+        for name, one in compared.items()
+        if one.significant and one.difference < 0
     )
 
 
@@ -460,7 +452,7 @@ def _weighted_differences(
 ) -> dict[str, Floats]:
     """Differences of all queries, weighted so that each measure's sum is the macro difference."""
     pairs = [
-        _differences(one.systems[name], one.systems[first])
+        query_differences(one.systems[name], one.systems[first])
         for one in sets.values()
         if name in one.systems and first in one.systems
     ]
