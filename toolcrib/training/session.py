@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +17,8 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.errors import TrainingError
 from toolcrib.evaluation.dataset import DataSet
-from toolcrib.evaluation.results import Evaluation, SystemResult
-from toolcrib.evaluation.runner import CreateSystem, Report, evaluate
+from toolcrib.evaluation.results import Evaluation
+from toolcrib.evaluation.runner import CreateSystem, Report, evaluate, query_differences
 from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.evaluation.systems.ours import OwnSystems
 from toolcrib.numerics import Floats
@@ -135,14 +136,11 @@ def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingRes
         guide,
         count=1 if plan.kind == "encoder" else RERANKER_NEGATIVES,
         seed=plan.seed,
-        progress=lambda done, total: report("mining negatives", done, total),
+        progress=partial(report, "mining negatives"),
     )
     run = _claim(work, plan, data)
     report("loading the training libraries", 0, 0)
-
-    def step(done: int, total: int) -> None:
-        report("training", done, total)
-
+    step = partial(report, "training")
     if isinstance(plan.settings, EncoderTraining):
         evaluator = retrieval_evaluator(sets, plan.seed) if plan.checked else None
         account = train_encoder(
@@ -255,11 +253,10 @@ def gather(plan: TrainingPlan) -> GatheredData:
         fresh = [spec for spec in found if without_server(spec) not in tools]
         left_out[name] = len(found) - len(fresh)
         made = _without(imitate(fresh, name, seed=plan.seed), queries)
-        # A corpus can be far larger than its limit, and every text must be encoded.
-        bound = plan.corpus_limit
-        parts[name] = (
-            made if bound is None else prune_documents(sample_data(made, bound, plan.seed))
-        )
+        if plan.corpus_limit is not None:
+            # A corpus can be far larger than its limit, and every text must be encoded.
+            made = prune_documents(sample_data(made, plan.corpus_limit, plan.seed))
+        parts[name] = made
     return GatheredData({name: part for name, part in parts.items() if part.examples}, left_out)
 
 
@@ -408,15 +405,15 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
     changes: list[Change] = []
     deciding: list[Floats] = []
     for data in found.sets.values():
-        before, after = (_measure_matrix(data.systems[name]) for name in ("before", "after"))
-        if not len(before):
+        before, after = data.systems["before"], data.systems["after"]
+        columns = query_differences(after, before)
+        if not columns:
             continue
-        differences = after - before
-        tests = randomisation_tests(differences, seed)
+        differences = np.column_stack([columns[measure] for measure in COMPARED_MEASURES])
         changes += (
-            Change(data.name, measure, old, new, float(p))
-            for measure, old, new, p in zip(
-                COMPARED_MEASURES, before.mean(axis=0), after.mean(axis=0), tests, strict=True
+            Change(data.name, each, before.measures[each].mean, after.measures[each].mean, float(p))
+            for each, p in zip(
+                COMPARED_MEASURES, randomisation_tests(differences, seed), strict=True
             )
         )
         # Data sets weigh alike, whatever their number of queries.
@@ -428,11 +425,3 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
     if chance >= SIGNIFICANCE_LEVEL:
         return TrainingVerdict("no difference", chance, tuple(changes))
     return TrainingVerdict("better" if weighed.sum() > 0 else "worse", chance, tuple(changes))
-
-
-def _measure_matrix(system: SystemResult) -> Floats:
-    """Measures of a system by query: float64 [answerable queries, measures]."""
-    rows = [outcome.measures for outcome in system.outcomes if outcome.measures]
-    return np.array(
-        [[row[measure] for measure in COMPARED_MEASURES] for row in rows], dtype=np.float64
-    )
