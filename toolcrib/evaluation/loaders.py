@@ -27,6 +27,7 @@ from toolcrib.evaluation.dataset import (
     IntentRow,
     LocatedQuery,
     NonEmpty,
+    PlacedRow,
     checked_data_set,
     intent_tool,
     locate_query,
@@ -58,14 +59,12 @@ class HubTable:
 Rows: TypeAlias = Callable[[HubTable], Iterable[Fields]]
 """Function that gives the rows of a table, class labels as their names."""
 
-Read: TypeAlias = Callable[[str, "HubSet", Rows], DataSet]
-
 
 @dataclass(frozen=True, slots=True)
 class HubSet:
     """Public data set: its tables, and the function that builds a data set from their rows."""
 
-    read: Read
+    read: Callable[[str, HubSet, Rows], DataSet]
     queries: tuple[HubTable, ...]
     tools: tuple[HubTable, ...] = ()
 
@@ -222,14 +221,15 @@ def _find_part(folder: Path, name: str) -> Path | None:
 
 
 def _tools_folder(folder: Path) -> DataSet:
-    return _load_files(_name(folder), _file(folder, "tools.jsonl"), _file(folder, "queries.jsonl"))
+    tools = _file(folder, "tools.jsonl")
+    return _load_files(folder.resolve().name, tools, _file(folder, "queries.jsonl"))
 
 
 def _intents_folder(folder: Path) -> DataSet:
     """Load `intents.jsonl` (id, name, description, domain) with `queries.jsonl`."""
     found = read_intents(_file(folder, "intents.jsonl"))
     queries = read_queries(_file(folder, "queries.jsonl"))
-    return checked_data_set(_name(folder), found, queries, "intents")
+    return checked_data_set(folder.resolve().name, found, queries, "intents")
 
 
 def _registry_folder(folder: Path) -> DataSet:
@@ -241,7 +241,8 @@ def _registry_folder(folder: Path) -> DataSet:
     registry = folder / "registry"
     sources = [str(registry), *(f"{path}:TOOLS" for path in sorted(registry.glob("*.py")))]
     found = (item for _, item in tool_entries(sources, None, None))
-    return checked_data_set(_name(folder), found, read_queries(_file(folder, "queries.jsonl")))
+    queries = read_queries(_file(folder, "queries.jsonl"))
+    return checked_data_set(folder.resolve().name, found, queries)
 
 
 def _load_files(name: str, tools: str | Path | Sequence[str], queries: Path) -> DataSet:
@@ -262,10 +263,6 @@ def _file(folder: Path, name: str) -> Path:
     return _find_part(folder, name) or folder / name
 
 
-def _name(folder: Path) -> str:
-    return folder.resolve().name
-
-
 class _CorpusRow(FileRow):
     """Document; it becomes a tool with the title as name, or the id without a title."""
 
@@ -281,17 +278,13 @@ class _TopicRow(FileRow):
     text: str
 
 
-_Topic: TypeAlias = tuple[str, _TopicRow]
-"""Place in the file, and the query."""
-
-
 def _beir_folder(folder: Path) -> DataSet:
     """Load the form of BEIR (Thakur et al. 2021): corpus, queries and `qrels/*.tsv`, by split.
 
     Judgements of 0 and less mean no answer, and are ignored. Queries without a judgement are
     omitted, and those of several splits stay in the strictest.
     """
-    return checked_data_set(_name(folder), _documents(folder), _queries(folder))
+    return checked_data_set(folder.resolve().name, _documents(folder), _queries(folder))
 
 
 def _documents(folder: Path) -> Iterator[ToolSpec | Refusal]:
@@ -299,16 +292,16 @@ def _documents(folder: Path) -> Iterator[ToolSpec | Refusal]:
     for item in read_rows(path, _CorpusRow):
         if isinstance(item, Refusal):
             yield item
-            continue
-        place, row = item
-        name = row.title.strip() or row.id
-        fields = {"id": row.id, "name": name, "description": row.text}
-        yield build_spec(str(path), place, fields)
+        else:
+            place, row = item
+            name = row.title.strip() or row.id
+            fields = {"id": row.id, "name": name, "description": row.text}
+            yield build_spec(str(path), place, fields)
 
 
 def _queries(folder: Path) -> Iterator[LocatedQuery | Refusal]:
     path = _file(folder, "queries.jsonl")
-    topics: dict[str, _Topic] = {}
+    topics: dict[str, PlacedRow[_TopicRow]] = {}
     for item in read_rows(path, _TopicRow):
         if isinstance(item, Refusal):
             yield item
@@ -318,19 +311,18 @@ def _queries(folder: Path) -> Iterator[LocatedQuery | Refusal]:
             topics[item[1].id] = item
     # The strictest first: of equal ids the first one stays.
     files = sorted(
-        (folder / "qrels").glob("*.tsv*"),
-        key=lambda qrels: strictness(qrels.name.split(".")[0]),
-        reverse=True,
+        (folder / "qrels").glob("*.tsv*"), key=lambda qrels: -strictness(qrels.name.split(".")[0])
     )
     found = [item for qrels in files for item in _judged_queries(path, topics, qrels)]
     yield from found
     judged = {item.query.id for item in found if isinstance(item, LocatedQuery)}
-    for query_id in [query_id for query_id in topics if query_id not in judged]:
-        yield Refusal(str(path), topics[query_id][0], "no judgement in qrels/ is above 0")
+    for query_id, (place, _) in topics.items():
+        if query_id not in judged:
+            yield Refusal(str(path), place, "no judgement in qrels/ is above 0")
 
 
 def _judged_queries(
-    path: Path, topics: Mapping[str, _Topic], qrels: Path
+    path: Path, topics: Mapping[str, PlacedRow[_TopicRow]], qrels: Path
 ) -> Iterator[LocatedQuery | Refusal]:
     """Yield the queries that one file of judgements names, with its split."""
     grades: dict[str, dict[str, float]] = defaultdict(dict)
@@ -393,8 +385,11 @@ def load(
         UnknownFormatError: the source is none of these; the message lists the known ones.
         SourceError: a file cannot be read or has no usable entry, or the hub is not reachable.
     """
+    if tools is not None and queries is not None:
+        return _load_files(source or queries.name.split(".")[0], tools, queries)
     if tools is not None or queries is not None:
-        return _load_pair(source, tools, queries)
+        given, missing = (queries, "tools") if tools is None else (tools, "queries")
+        raise SourceError(str(given), "", f"needs {missing} beside it: give both files")
     # Unlike pathlib, os.path returns False for impossible names.
     if os.path.isdir(source):  # noqa: PTH112
         return _load_folder(source)
@@ -405,15 +400,6 @@ def load(
     raise UnknownFormatError(
         source, "", f"there is no such folder or public name; {hint}{_known_forms()}"
     )
-
-
-def _load_pair(
-    name: str, tools: str | Path | Sequence[str] | None, queries: Path | None
-) -> DataSet:
-    if tools is None or queries is None:
-        given, missing = (queries, "tools") if tools is None else (tools, "queries")
-        raise SourceError(str(given), "", f"needs {missing} beside it: give both files")
-    return _load_files(name or queries.name.split(".")[0], tools, queries)
 
 
 def _load_folder(source: str) -> DataSet:
