@@ -166,7 +166,12 @@ def find_falls(
         _require_one_split(data_set, before, after)
         pairs = {key: _paired_values(key, before, after) for key in common if key[0] == data_set}
         falls += _significant_falls({key: pair for key, pair in pairs.items() if pair})
-        falls += _disjoint_falls([key for key, pair in pairs.items() if not pair], old, new)
+        falls += (
+            Fall(*key, old[key]["mean"], new[key]["mean"])
+            for key, pair in pairs.items()
+            if not pair
+            and (old[key]["low"] > new[key]["high"] or old[key]["high"] < new[key]["low"])
+        )
     return tuple(sorted((f for f in falls if f.drop > max_drop), key=lambda f: -f.drop))
 
 
@@ -204,15 +209,14 @@ def _require_one_split(data_set: str, before: Mapping[str, Any], after: Mapping[
 
 def _paired_values(key: _Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Pair | None:
     """Measure of the queries that both have; None without any."""
-    old, new = _values(key, before), _values(key, after)
-    common = [query for query in old if query in new]
-    return ([old[q] for q in common], [new[q] for q in common]) if common else None
-
-
-def _values(key: _Key, exported: Mapping[str, Any]) -> dict[str, float]:
     data_set, system, measure = key
-    queries: dict[str, Any] = exported.get("per_query", {}).get(data_set, {}).get(system, {})
-    return {query: values[measure] for query, values in queries.items() if measure in values}
+    old, new = (
+        each.get("per_query", {}).get(data_set, {}).get(system, {}) for each in (before, after)
+    )
+    common = [q for q in old if q in new and measure in old[q] and measure in new[q]]
+    return (
+        ([old[q][measure] for q in common], [new[q][measure] for q in common]) if common else None
+    )
 
 
 def _significant_falls(pairs: Mapping[_Key, _Pair]) -> Iterator[Fall]:
@@ -222,13 +226,3 @@ def _significant_falls(pairs: Mapping[_Key, _Pair]) -> Iterator[Fall]:
     for (key, (old, new)), p in zip(pairs.items(), p_values, strict=True):
         if p < ALPHA:
             yield Fall(*key, float(np.mean(old)), float(np.mean(new)), p)
-
-
-def _disjoint_falls(
-    keys: list[_Key],
-    old: Mapping[_Key, Mapping[str, float]],
-    new: Mapping[_Key, Mapping[str, float]],
-) -> Iterator[Fall]:
-    for key in keys:
-        if old[key]["low"] > new[key]["high"] or old[key]["high"] < new[key]["low"]:
-            yield Fall(*key, old[key]["mean"], new[key]["mean"])
