@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from operator import itemgetter
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -273,15 +272,11 @@ def _iso(at: datetime) -> str:
 FEEDBACK_SPLIT = "train"
 """Queries labelled by feedback are for learning, never for measuring."""
 
-_LogRecord: TypeAlias = Annotated[
-    DecisionRecord | FeedbackRecord | OutcomeRecord, Field(discriminator="kind")
-]
 RECORD_KINDS = ("decision", "feedback", "outcome")
-
-
-@cache
-def _reader() -> TypeAdapter[DecisionRecord | FeedbackRecord | OutcomeRecord]:
-    return TypeAdapter(_LogRecord, config=ConfigDict(allow_inf_nan=False))
+_RECORDS: TypeAdapter[DecisionRecord | FeedbackRecord | OutcomeRecord] = TypeAdapter(
+    Annotated[DecisionRecord | FeedbackRecord | OutcomeRecord, Field(discriminator="kind")],
+    config=ConfigDict(allow_inf_nan=False, defer_build=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +311,7 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> tuple[tuple[LoggedDe
         if record.get("kind") not in RECORD_KINDS:
             continue
         try:
-            row = _reader().validate_python(record)
+            row = _RECORDS.validate_python(record)
             at = datetime.fromisoformat(row.at).astimezone(UTC)
         except ValueError:
             unreadable += 1
@@ -331,7 +326,9 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> tuple[tuple[LoggedDe
         if isinstance(row, OutcomeRecord):
             outcomes.setdefault(row.decision, {})[row.tool] = row.outcome
         else:
-            feedback.setdefault(row.decision, {}).update(_feedback_fields(row))
+            fields = {name: getattr(row, name) for name in Feedback.model_fields}
+            stated = {name: value for name, value in fields.items() if value is not None}
+            feedback.setdefault(row.decision, {}).update(stated)
     joined = (
         LoggedDecision(
             row,
@@ -342,11 +339,6 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> tuple[tuple[LoggedDe
         for id, (at, row) in rows.items()
     )
     return tuple(sorted(joined, key=lambda one: one.at)), unreadable
-
-
-def _feedback_fields(row: FeedbackRecord) -> dict[str, Any]:
-    fields = {name: getattr(row, name) for name in Feedback.model_fields}
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def labelled_queries(
