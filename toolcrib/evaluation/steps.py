@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -130,10 +131,10 @@ def evaluate_steps(
     for system_name, make in systems.items():
         with closing(make()) as system:
             system.index(tools)
-            ways: dict[str, Ask] = {f"{system_name}, words": _by_words(system)}
+            ways: dict[str, Ask] = {f"{system_name}, words": partial(_by_words, system)}
             if isinstance(system, StepFinder):
-                ways = {f"{system_name}, task once": _by_task(system), **ways}
-                ways[f"{system_name}, steps"] = _by_step(system)
+                ways = {f"{system_name}, task once": partial(_by_task, system), **ways}
+                ways[f"{system_name}, steps"] = partial(_by_step, system)
             for way, ask in ways.items():
                 scores[way] = _scores(measure(way, ask, uses), ks)
             if isinstance(system, StepFinder):
@@ -141,40 +142,34 @@ def evaluate_steps(
                 places: list[tuple[FirstUse, int]] = []
                 for part in _learned_parts(system, runs, tasks):
                     kept = [use for use in uses if use.task in part]
-                    places += measure(way, _by_step(system), kept)
+                    places += measure(way, partial(_by_step, system), kept)
                 scores |= {way: _scores(places, ks)} if len(places) == len(uses) else {}
     return StepEvaluation(name, len(tools), len(runs), len(tasks), len(uses), scores)
 
 
-def _by_words(system: System) -> Ask:
-    def ask(use: FirstUse, k: int) -> list[str]:
-        found = [each.id for each in system.search(use.text, k + len(set(use.called))).ranked]
-        return [tool for tool in found if tool not in use.called][:k]
-
-    return ask
+def _by_words(system: System, use: FirstUse, k: int) -> list[str]:
+    found = [each.id for each in system.search(use.text, k + len(set(use.called))).ranked]
+    return [tool for tool in found if tool not in use.called][:k]
 
 
-def _by_task(system: System) -> Ask:
-    return lambda use, k: [each.id for each in system.search(use.task, k).ranked]
+def _by_task(system: System, use: FirstUse, k: int) -> list[str]:
+    return [each.id for each in system.search(use.task, k).ranked]
 
 
-def _by_step(system: StepFinder) -> Ask:
-    return lambda use, k: system.find_step(use.text, k, use.called, use.task)
+def _by_step(system: StepFinder, use: FirstUse, k: int) -> Sequence[str]:
+    return system.find_step(use.text, k, use.called, use.task)
 
 
 def _learned_parts(
     system: StepFinder, runs: Sequence[RunRow], tasks: Sequence[str]
 ) -> Iterator[set[str]]:
     """Parts of the tasks for which the system can learn from the runs of all others."""
-    for part in _parts(tasks):
-        if system.learn_runs([run.tools for run in runs if run.task not in part]):
-            yield part
-
-
-def _parts(tasks: Sequence[str]) -> list[set[str]]:
     shuffled = list(tasks)
     random.Random(0).shuffle(shuffled)  # noqa: S311 -- a split, no secret
-    return [part for place in range(TASK_FOLDS) if (part := set(shuffled[place::TASK_FOLDS]))]
+    for place in range(TASK_FOLDS):
+        part = set(shuffled[place::TASK_FOLDS])
+        if part and system.learn_runs([run.tools for run in runs if run.task not in part]):
+            yield part
 
 
 def _scores(places: Sequence[tuple[FirstUse, int]], ks: Sequence[int]) -> StepScores:
