@@ -33,7 +33,6 @@ from toolcrib.evaluation.measures import Bools, gate_measures
 from toolcrib.extras import import_extra, require_extra
 from toolcrib.indexers.points import dense_text
 from toolcrib.numerics import Floats, sigmoid
-from toolcrib.records import ToolSpec
 from toolcrib.retrieval.calibration import (
     FEATURES,
     QUERY_FEATURES,
@@ -165,17 +164,12 @@ INVERSE_REGULARISATION = 10.0
 
 def fit_head(crib: Crib) -> Head | None:
     """Head for the tools of an index; None if too few have enough examples."""
-    tools = [tool for tool in crib.list_tools() if tool.enabled]
-    with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_HEAD_TOOL_EXAMPLES]
-    with_examples.sort(key=attrgetter("id"))
-    if not MIN_HEAD_TOOLS <= len(with_examples) <= MAX_HEAD_TOOLS or len(
-        with_examples
-    ) < MIN_TOOLS_WITH_EXAMPLES_SHARE * len(tools):
+    enabled = [tool for tool in crib.list_tools() if tool.enabled]
+    tools = [tool for tool in enabled if len(tool.success_examples) >= MIN_HEAD_TOOL_EXAMPLES]
+    tools.sort(key=attrgetter("id"))
+    are_most = len(tools) >= MIN_TOOLS_WITH_EXAMPLES_SHARE * len(enabled)
+    if not are_most or not MIN_HEAD_TOOLS <= len(tools) <= MAX_HEAD_TOOLS:
         return None
-    return _fit_linear(crib, with_examples)
-
-
-def _fit_linear(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
     linear = import_extra("sklearn.linear_model", "fitting a head", "eval")
     vectors = crib.tools.dense.encode_documents(
         [text for tool in tools for text in tool.success_examples]
@@ -242,12 +236,15 @@ CALIBRATION_METHODS = ("default", "rescaled", "fitted")
 
 @dataclass(frozen=True, slots=True)
 class _FitResult:
-    """One fit, and its probabilities for held-out queries."""
+    """One fit, and its probabilities of each query by a fit without the query."""
 
     method: str
     fit: _Fit
     unseen: list[Floats]
-    log_loss: float
+
+    def firsts(self, places: Sequence[int]) -> list[float]:
+        """First probability of the queries in these places."""
+        return [float(self.unseen[place][0]) for place in places]
 
 
 def calibrate(
@@ -268,7 +265,7 @@ def calibrate(
     folds = _folds(evidence, seed)
     any_way = _best_answerability_fit(evidence, folds, start)
     tool_way = _best_tool_fit(evidence, folds, start)
-    confidence = [float(p[0]) for p in any_way.unseen]
+    confidence = any_way.firsts(range(len(evidence)))
     sure_of = {id(one): p for one, p in zip(evidence, confidence, strict=True)}
     unseen = [p * sure for p, sure in zip(tool_way.unseen, confidence, strict=True)]
     weights, offset = tool_way.fit(evidence)
@@ -315,20 +312,21 @@ def _folds(evidence: Sequence[LabelledEvidence], seed: int) -> NDArray[np.int64]
     return np.array([fold[one.query.text] for one in evidence])
 
 
-def _held_out_probabilities(
-    fit: _Fit,
+def _cross_validate(
+    fits: Sequence[tuple[str, _Fit]],
     predict: Callable[[LabelledEvidence, _Model], Floats],
     evidence: Sequence[LabelledEvidence],
     folds: NDArray[np.int64],
-) -> list[Floats]:
-    """Probabilities of each query by a fit without the query."""
-    unseen: list[Floats] = [np.empty(0)] * len(evidence)
-    for fold in range(CALIBRATION_FOLDS):
-        held_back = np.flatnonzero(folds == fold).tolist()
-        model = fit([one for one, at in zip(evidence, folds, strict=True) if at != fold])
-        for place in held_back:
-            unseen[place] = predict(evidence[place], model)
-    return unseen
+) -> list[_FitResult]:
+    results: list[_FitResult] = []
+    for method, fit in fits:
+        unseen: list[Floats] = [np.empty(0)] * len(evidence)
+        for fold in range(CALIBRATION_FOLDS):
+            model = fit([one for one, at in zip(evidence, folds, strict=True) if at != fold])
+            for place in np.flatnonzero(folds == fold).tolist():
+                unseen[place] = predict(evidence[place], model)
+        results.append(_FitResult(method, fit, unseen))
+    return results
 
 
 def _log_loss(
@@ -362,18 +360,19 @@ def _best_answerability_fit(
     places = [place for place, one in enumerate(evidence) if id(one) in kept]
     some = [evidence[place] for place in places]
     able, weights = [one.answerable for one in some], _balanced_weights(some, HIDDEN_SHARE)
-    ways: list[tuple[float, _FitResult]] = []
-    for method, fit in fits:
-        unseen = _held_out_probabilities(fit, _answerability, evidence, folds)
-        predicted = [float(unseen[place][0]) for place in places]
-        result = _FitResult(method, fit, unseen, _log_loss(predicted, able, weights))
-        ways.append((_auroc(some, predicted), result))
-    least = max(auroc for auroc, _ in ways) - AUROC_TOLERANCE
-    return min((way for auroc, way in ways if auroc >= least), key=lambda way: way.log_loss)
-
-
-def _answerability(one: LabelledEvidence, model: _Model) -> Floats:
-    return np.atleast_1d(sigmoid(one.about @ model[0] + model[1]))
+    ways = _cross_validate(
+        fits,
+        lambda one, model: np.atleast_1d(sigmoid(one.about @ model[0] + model[1])),
+        evidence,
+        folds,
+    )
+    aurocs = [_auroc(some, way.firsts(places)) for way in ways]
+    best = [
+        way
+        for way, auroc in zip(ways, aurocs, strict=True)
+        if auroc >= max(aurocs) - AUROC_TOLERANCE
+    ]
+    return min(best, key=lambda way: _log_loss(way.firsts(places), able, weights))
 
 
 def _base_rate_evidence(evidence: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
@@ -441,14 +440,10 @@ def _best_tool_fit(
         fits.append(("rescaled", lambda some: _rescale(some, begun)))
     able = [place for place, one in enumerate(evidence) if one.answerable]
     right = [evidence[place].first_is_right for place in able]
-    ways: list[_FitResult] = []
-    for method, fit in fits:
-        unseen = _held_out_probabilities(
-            fit, lambda one, model: probabilities(one.features, *model), evidence, folds
-        )
-        predicted = [float(unseen[place][0]) for place in able]
-        ways.append(_FitResult(method, fit, unseen, _log_loss(predicted, right)))
-    return min(ways, key=lambda way: way.log_loss)
+    ways = _cross_validate(
+        fits, lambda one, model: probabilities(one.features, *model), evidence, folds
+    )
+    return min(ways, key=lambda way: _log_loss(way.firsts(able), right))
 
 
 def _fit_tools(evidence: Sequence[LabelledEvidence]) -> _Model:
@@ -462,13 +457,8 @@ def _training_rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats
     able = [one for one in evidence if one.answerable]
     known = np.vstack([one.features[:MAX_RANKED_TOOLS] for one in able])
     right = np.concatenate([one.right[:MAX_RANKED_TOOLS] for one in able]).astype(np.float64)
-    weights = np.concatenate(
-        [
-            one.weight
-            * np.where(np.arange(min(MAX_RANKED_TOOLS, len(one.right))) == 0, FIRST_WEIGHT, 1.0)
-            for one in able
-        ]
-    )
+    by_rank = np.array([FIRST_WEIGHT, *[1.0] * (MAX_RANKED_TOOLS - 1)])
+    weights = np.concatenate([one.weight * by_rank[: len(one.right)] for one in able])
     return known, right, weights
 
 
@@ -598,12 +588,8 @@ def server_thresholds(
 
 def recommended_threshold(curve: AcceptanceCurve) -> float:
     """Highest threshold that accepts `MIN_TRUE_ACCEPTANCE` of the answerable queries."""
-    fitting = [
-        threshold
-        for threshold, accepted in zip(curve.thresholds, curve.true_acceptance, strict=True)
-        if accepted >= MIN_TRUE_ACCEPTANCE
-    ]
-    return max(fitting, default=0.0)
+    accepted = zip(curve.thresholds, curve.true_acceptance, strict=True)
+    return max((least for least, share in accepted if share >= MIN_TRUE_ACCEPTANCE), default=0.0)
 
 
 def refusing_threshold(curve: AcceptanceCurve, threshold: float) -> tuple[float, float] | None:
