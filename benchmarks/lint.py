@@ -40,6 +40,9 @@ from toolcrib.evaluation.loaders import load
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "lint.json"
+SHARED_RULES = frozenset({"same-text", "cut-description", "family", "confusable"})
+"""Rules whose problems concern the other tools as much as the first."""
+
 QUERIES = 300
 """A set, at random; so that no set takes an hour."""
 
@@ -117,7 +120,7 @@ class Counts:
             for finding in findings
             for tool in (
                 finding.tool,
-                *(finding.others if LINT_RULES[finding.rule.partition("/")[0]].shared else ()),
+                *(finding.others if finding.rule in SHARED_RULES else ()),
             )
         }
         self.tools += tools
@@ -197,7 +200,7 @@ def costs(measured: Mapping[str, Measured]) -> dict[str, Any]:
         touched: dict[str, set[str]] = defaultdict(set)
         for finding in one.report.findings:
             key = f"{finding.rule.partition('/')[0]} ({finding.severity})"
-            both = finding.others if LINT_RULES[finding.rule.partition("/")[0]].shared else ()
+            both = finding.others if finding.rule in SHARED_RULES else ()
             touched[key].update({finding.tool, *both} & tested.keys())
         for rule, tools in touched.items():
             others = tested.keys() - tools

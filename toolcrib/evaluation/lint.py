@@ -108,25 +108,22 @@ Check: TypeAlias = Callable[[LintInput], Iterator[Problem]]
 
 @dataclass(frozen=True, slots=True)
 class LintRule:
-    """Rule; `shared`: its problems concern the other tools as much as the first."""
+    """Rule, and the function that finds its problems."""
 
     name: str
     severity: LintSeverity
     title: str
-    shared: bool
     check: Check
 
 
 LINT_RULES: dict[str, LintRule] = {}
 
 
-def lint_rule(
-    name: str, severity: LintSeverity, title: str, *, shared: bool = False
-) -> Callable[[Check], Check]:
+def lint_rule(name: str, severity: LintSeverity, title: str) -> Callable[[Check], Check]:
     """Register the decorated function as a rule."""
 
     def register(check: Check) -> Check:
-        LINT_RULES[name] = LintRule(name, severity, title, shared, check)
+        LINT_RULES[name] = LintRule(name, severity, title, check)
         return check
 
     return register
@@ -291,12 +288,7 @@ def _thin_descriptions(given: LintInput) -> Iterator[Problem]:
             yield Problem(spec.id, f"{text!r} adds nothing to the name: {advice}")
 
 
-@lint_rule(
-    "cut-description",
-    "warning",
-    "the description ends in the middle of a sentence",
-    shared=True,
-)
+@lint_rule("cut-description", "warning", "the description ends in the middle of a sentence")
 def _cut_descriptions(given: LintInput) -> Iterator[Problem]:
     """Cut descriptions, and the longest ones if several end at the same length."""
     for spec in given.tools:
@@ -333,17 +325,14 @@ def _names_without_verb(given: LintInput) -> Iterator[Problem]:
         if set(words) <= VAGUE_WORDS:
             text = f"the name {spec.name!r} fits any tool: name its action and object"
             yield Problem(spec.id, text, severity="warning")
-        elif not any(map(_is_verb, words)) and not _is_found_well(given, spec.id):
+            continue
+        searches = given.searches.get(spec.id, ())
+        is_found_well = searches and all(each.rank == 1 for each in searches)
+        if not is_found_well and not any(map(_is_verb, words)):
             opening = _WORD.match(clean(spec.description))
             verb = _infinitive(opening.group().lower()) if opening else ""
             advice = f": begin it with {verb!r}, as the description does" if verb in VERBS else ""
             yield Problem(spec.id, f"the name {spec.name!r} holds no verb{advice}")
-
-
-def _is_found_well(given: LintInput, tool: str) -> bool:
-    """True if every search by the tool's own texts ranks it first."""
-    searches = given.searches.get(tool, ())
-    return bool(searches) and all(each.rank == 1 for each in searches)
 
 
 def _is_verb(word: str) -> bool:
@@ -380,7 +369,7 @@ def _first_names(names: Sequence[str], most: int = 5) -> str:
 # -- several tools ---------------------------------------------------------------------------------
 
 
-@lint_rule("same-text", "error", "several tools have the same description", shared=True)
+@lint_rule("same-text", "error", "several tools have the same description")
 def _same_descriptions(given: LintInput) -> Iterator[Problem]:
     alike: dict[str, list[str]] = defaultdict(list)
     for spec in given.tools:
@@ -443,10 +432,7 @@ MIN_FAMILY_TOOLS = 6
 
 
 @lint_rule(
-    "family",
-    "info",
-    "tools differ in one word and take the same parameters: they could be one",
-    shared=True,
+    "family", "info", "tools differ in one word and take the same parameters: they could be one"
 )
 def _families(given: LintInput) -> Iterator[Problem]:
     """Tools of a server with one purpose and equal parameters."""
@@ -637,10 +623,7 @@ def _hard_to_find(given: LintInput) -> Iterator[Problem]:
 
 
 @lint_rule(
-    "confusable",
-    "warning",
-    "its own purpose finds another tool first, or with an equal score",
-    shared=True,
+    "confusable", "warning", "its own purpose finds another tool first, or with an equal score"
 )
 def _confusable(given: LintInput) -> Iterator[Problem]:
     specs = {tool.id: tool for tool in given.tools}
@@ -649,15 +632,13 @@ def _confusable(given: LintInput) -> Iterator[Problem]:
         pair = frozenset((tool, purpose.other))
         is_found = any(each.is_near for each in (purpose, *rest))
         is_confused = is_found and purpose.other and purpose.lead < MIN_LEAD
+        if not is_confused or pair in paired:
+            continue
         # `same-text` reports equal texts.
-        if is_confused and pair not in paired and not _has_same_text(specs, pair):
+        if len({clean(specs[each].description).casefold() for each in pair}) > 1:
             paired.add(pair)
             text = _difference(specs[tool], specs[purpose.other], purpose.lead)
             yield Problem(tool, text, (purpose.other,))
-
-
-def _has_same_text(specs: Mapping[str, ToolSpec], pair: frozenset[str]) -> bool:
-    return len({clean(specs[tool].description).casefold() for tool in pair}) < len(pair)
 
 
 def _difference(tool: ToolSpec, other: ToolSpec, lead: float) -> str:
