@@ -329,23 +329,15 @@ def worst_queries(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Mis
     name = main_measure(measured[0].measures) if measured else ""
     wrong = [outcome for outcome in measured if outcome.measures[name] < 1]
     wrong.sort(key=lambda o: (o.measures[name], -(o.answer.confidence or 0.0)))
-    return tuple(_mistake(outcome, name) for outcome in wrong[:count])
-
-
-def _mistake(outcome: QueryResult, measure: str) -> Mistake:
-    query = outcome.query
-    expected = _expected_ids(query)
-    returned = tuple(tool.id for tool in outcome.answer.ranked)
-    return Mistake(
-        query_id=query.id,
-        text=query.text,
-        measure=measure,
-        value=outcome.measures[measure],
-        expected=expected,
-        returned=returned,
-        missing=tuple(tool for tool in expected if tool not in returned),
-        confidence=outcome.answer.confidence,
-    )
+    found: list[Mistake] = []
+    for outcome in wrong[:count]:
+        query, value, sure = outcome.query, outcome.measures[name], outcome.answer.confidence
+        expected = _expected_ids(query)
+        returned = tuple(tool.id for tool in outcome.answer.ranked)
+        missing = tuple(tool for tool in expected if tool not in returned)
+        made = Mistake(query.id, query.text, name, value, expected, returned, missing, sure)
+        found.append(made)
+    return tuple(found)
 
 
 def _expected_ids(query: LabelledQuery) -> tuple[str, ...]:
@@ -378,14 +370,12 @@ def unmatched_words(
     """
     encoder, weights = LexicalEncoder(), FieldWeights()
     known = {term for tool in tools for term in lexical_counts(tool, encoder, weights)}
-    counts: Counter[str] = Counter()
-    first_in: dict[str, str] = {}
+    queries_with: dict[str, list[str]] = {}
     for query in queries:
         for word in _unmatched_words(query.text, known, encoder):
-            counts[word] += 1
-            first_in.setdefault(word, query.id)
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(UnmatchedWord(word, number, first_in[word]) for word, number in ordered[:count])
+            queries_with.setdefault(word, []).append(query.id)
+    ordered = sorted(queries_with.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    return tuple(UnmatchedWord(word, len(ids), ids[0]) for word, ids in ordered[:count])
 
 
 def _unmatched_words(text: str, known: set[str], encoder: LexicalEncoder) -> set[str]:
