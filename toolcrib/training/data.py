@@ -415,18 +415,13 @@ def _imperative(purpose: str) -> str:
 
 def _as_user_text(wish: str, rng: random.Random) -> str:
     if rng.random() < THINNED_QUERY_SHARE:
-        wish = _thinned_text(wish, rng)
+        kept = [word for word in wish.split() if rng.random() >= DROPPED_WORD_SHARE]
+        wish = " ".join(kept) if len(kept) >= MIN_PURPOSE_WORDS else wish
     verbal = wish.partition(" ")[0] in _phrases().verbs
     query = rng.choice(_phrases().frames if verbal else _phrases().noun_frames).format(wish)
     if rng.random() < PREAMBLE_SHARE:
         query = f"{rng.choice(_phrases().preambles)} {query}"
     return query[:1].upper() + query[1:] if rng.random() < CAPITAL_SHARE else query
-
-
-def _thinned_text(text: str, rng: random.Random) -> str:
-    words = text.split()
-    kept = [word for word in words if rng.random() >= DROPPED_WORD_SHARE]
-    return " ".join(kept) if len(kept) >= MIN_PURPOSE_WORDS else text
 
 
 def _parameters(spec: ToolSpec) -> Mapping[str, Any]:
