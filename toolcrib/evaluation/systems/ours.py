@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from toolcrib import __version__, build
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.calibrate import learn
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.systems.base import Answer, Ranked, System
+from toolcrib.evaluation.systems.base import OWN_SYSTEMS, Answer, Ranked, System
 from toolcrib.indexers.enrichment import prepare_entries
 from toolcrib.indexers.points import layout
 from toolcrib.learning.runs import Run, tool_use
@@ -20,14 +20,14 @@ from toolcrib.settings import Settings
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import HasId
 
-
-@dataclass(frozen=True, slots=True)
-class _Variant:
-    """Settings of a system; tools with or without examples; file that enriches the tools."""
-
-    settings: Settings
-    with_examples: bool = True
-    enrichment: str | None = None
+FUSION_WEIGHTS: Mapping[str, Mapping[str, float]] = {
+    "lexical": {"dense": 0.0, "lexical": 1.0},
+    "dense": {"dense": 1.0, "lexical": 0.0, "examples": 0.0, "anti_patterns": 0.0},
+    "without-anti-patterns": {"anti_patterns": 0.0},
+    "without-prerequisites": {"prerequisites": 0.0},
+    "without-companions": {"companions": 0.0},
+}
+"""Weights by which systems differ from the settings."""
 
 
 class OwnSystems:
@@ -48,21 +48,30 @@ class OwnSystems:
         Raises:
             SettingsError: the name is unknown, or needs a reranker that the settings lack.
         """
-        variant = replace(self._variant(name), enrichment=enrichment)
-        return _OwnSystem(name if enrichment is None else f"{name}+{enrichment}", variant, self)
+        if name not in OWN_SYSTEMS:
+            raise SettingsError(f"there is no system {name!r}; known are {', '.join(OWN_SYSTEMS)}")
+        settings = self._settings
+        if name == "fusion+rerank" and settings.encoder.reranker is None:
+            raise SettingsError("fusion+rerank: the settings name no encoder.reranker; name one")
+        if name in {"lexical", "dense", "fusion"}:
+            settings = settings.without_reranker()
+        if name in FUSION_WEIGHTS:
+            fusion = replace(settings.fusion, **FUSION_WEIGHTS[name])
+            settings = settings.model_copy(update={"fusion": fusion})
+        shown = name if enrichment is None else f"{name}+{enrichment}"
+        return _OwnSystem(shown, settings, name != "without-examples", enrichment, self)
 
-    def open(self, tools: Sequence[ToolSpec], variant: _Variant) -> Crib:
+    def open(self, tools: Sequence[ToolSpec], system: _OwnSystem) -> Crib:
         """Crib over an index of these tools, created once for all variants."""
-        is_own = variant.settings == self._settings and variant.with_examples
-        if self._crib is not None and is_own and variant.enrichment is None:
+        is_own = system.settings == self._settings and system.with_examples
+        if self._crib is not None and is_own and system.enrichment is None:
             return self._crib
-        if variant.enrichment is not None:
-            entries, _ = prepare_entries(
-                [("", tool) for tool in tools], None, (), [variant.enrichment]
-            )
+        if system.enrichment is not None:
+            given = [("", tool) for tool in tools]
+            entries, _ = prepare_entries(given, None, (), [system.enrichment])
             tools = [item for _, item in entries if isinstance(item, ToolSpec)]
-        store = self._store(tools, with_examples=variant.with_examples)
-        return Crib.over(store, self._dense, variant.settings)
+        store = self._store(tools, with_examples=system.with_examples)
+        return Crib.over(store, self._dense, system.settings)
 
     def close(self) -> None:
         """Close all indexes."""
@@ -85,46 +94,24 @@ class OwnSystems:
         )
         return store
 
-    def _variant(self, name: str) -> _Variant:
-        settings = self._settings
-        plain = settings.without_reranker()
 
-        def with_fusion(base: Settings = settings, **weights: float) -> Settings:
-            return base.model_copy(update={"fusion": replace(base.fusion, **weights)})
-
-        variants = {
-            "toolcrib": _Variant(settings),
-            "lexical": _Variant(with_fusion(plain, dense=0.0, lexical=1.0)),
-            "dense": _Variant(
-                with_fusion(plain, dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)
-            ),
-            "fusion": _Variant(plain),
-            "fusion+rerank": _Variant(settings),
-            "without-examples": _Variant(settings, with_examples=False),
-            "without-anti-patterns": _Variant(with_fusion(anti_patterns=0.0)),
-            "without-prerequisites": _Variant(with_fusion(prerequisites=0.0)),
-            "without-companions": _Variant(with_fusion(companions=0.0)),
-        }
-        if name not in variants:
-            raise SettingsError(f"there is no system {name!r}; known are {', '.join(variants)}")
-        if name == "fusion+rerank" and settings.encoder.reranker is None:
-            raise SettingsError("fusion+rerank: the settings name no encoder.reranker; name one")
-        return variants[name]
-
-
+@dataclass(eq=False)
 class _OwnSystem:
-    """One variant, measured by `Crib.find_tools`, before its gate withholds tools."""
+    """One variant, measured by `Crib.find_tools`, before its gate withholds tools.
 
+    `enrichment`: a file that enriches the tools.
+    """
+
+    name: str
+    settings: Settings
+    with_examples: bool
+    enrichment: str | None
+    systems: OwnSystems
     version = f"toolcrib {__version__}"
-    _crib: Crib
-
-    def __init__(self, name: str, variant: _Variant, systems: OwnSystems) -> None:
-        self.name = name
-        self._variant = variant
-        self._systems = systems
+    _crib: Crib = field(init=False)
 
     def index(self, tools: Sequence[ToolSpec]) -> None:
-        self._crib = self._systems.open(tools, self._variant)
+        self._crib = self.systems.open(tools, self)
 
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
         """Fit a head, if possible, and the confidence, for this measurement only."""
