@@ -186,16 +186,10 @@ def _routes(made: Sequence[LoggedDecision]) -> dict[str, RouteSummary]:
 
 
 def _rates(made: Sequence[LoggedDecision]) -> dict[str, Share]:
-    known: dict[str, list[float]] = {}
-    for one in made:
-        for name, value in values(one).items():
-            known.setdefault(name, []).append(value)
+    scores = [values(one) for one in made]
     order = ("success", "route", "intent", "domain", "tool_precision", "tool_recall", "knowledge")
-    return {
-        name: Share(float(np.mean(known[name])), len(known[name]))
-        for name in order
-        if name in known
-    }
+    known = {name: [each[name] for each in scores if name in each] for name in order}
+    return {name: Share(float(np.mean(its)), len(its)) for name, its in known.items() if its}
 
 
 def _reliabilities(made: Sequence[LoggedDecision]) -> dict[str, Reliability]:

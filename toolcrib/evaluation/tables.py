@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from toolcrib.evaluation.choices import ChoiceResult
-from toolcrib.evaluation.decisions import VERDICTS, DecisionSummary, Latency
+from toolcrib.evaluation.decisions import VERDICTS, DecisionSummary, RouteSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,12 @@ def decision_tables(summary: DecisionSummary) -> dict[str, TextTable]:
 
 
 def _routes(summary: DecisionSummary) -> Iterable[tuple[str, ...]]:
-    def row(name: str, count: int, latency: Latency) -> tuple[str, ...]:
-        times = (f"{ms:.2f}" for ms in (latency.p50, latency.p95, latency.p99))
-        return (name, f"{count:,}", _share(count / summary.decisions), *times)
-
-    for name, one in summary.routes.items():
-        yield row(name, one.count, one.latency)
-    if summary.latency is not None and len(summary.routes) > 1:
-        yield row("all", summary.decisions, summary.latency)
+    routes = dict(summary.routes)
+    if summary.latency is not None and len(routes) > 1:
+        routes["all"] = RouteSummary(summary.decisions, summary.latency)
+    for name, one in routes.items():
+        times = (f"{ms:.2f}" for ms in (one.latency.p50, one.latency.p95, one.latency.p99))
+        yield (name, f"{one.count:,}", _share(one.count / summary.decisions), *times)
 
 
 def choice_overview(results: Sequence[ChoiceResult]) -> TextTable:
