@@ -211,27 +211,25 @@ def write_for_training(weights: Weights, folder: Path) -> None:
     """Write the weights as a folder for sentence-transformers."""
     transformers = import_train("transformers")
     torch = import_train("torch")
-    words, positions = weights.tensors[WORD_EMBEDDINGS], weights.tensors[POSITION_EMBEDDINGS]
-    up = weights.tensors["encoder.layer.0.intermediate.dense.weight"]
+    words = weights.tensors[WORD_EMBEDDINGS]
     config = transformers.BertConfig(
         vocab_size=words.shape[0],
         hidden_size=words.shape[1],
         num_hidden_layers=import_train("toolcrib.training.onnx_graph").layers(weights.tensors),
         num_attention_heads=weights.heads,
-        intermediate_size=up.shape[0],
-        max_position_embeddings=positions.shape[0],
+        intermediate_size=len(weights.tensors["encoder.layer.0.intermediate.dense.weight"]),
+        max_position_embeddings=len(weights.tensors[POSITION_EMBEDDINGS]),
     )
     model = transformers.BertModel(config, add_pooling_layer=False)
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in weights.tensors.items()}
     model.load_state_dict(tensors, strict=False)
     model.save_pretrained(str(folder))
     (folder / "tokenizer.json").write_bytes(weights.tokenizer)
-    named = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    special = {
+        f"{name.lower()}_token": f"[{name}]" for name in ("UNK", "SEP", "PAD", "CLS", "MASK")
+    }
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"),
-        cls_token="[CLS]",  # noqa: S106 a token of text
-        mask_token="[MASK]",  # noqa: S106
-        **named,
+        tokenizer_file=str(folder / "tokenizer.json"), **special
     )
     tokenizer.save_pretrained(str(folder))
 
