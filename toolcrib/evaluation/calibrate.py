@@ -179,8 +179,7 @@ def fit_head(crib: Crib) -> Head | None:
     model.fit(vectors, labels)
     weights, offsets = model.coef_, model.intercept_
     if weights.shape[0] == 1:  # scikit-learn gives one row for two classes
-        weights = np.vstack([-weights[0], weights[0]])
-        offsets = np.array([-offsets[0], offsets[0]])
+        weights, offsets = np.vstack([-weights, weights]), np.concatenate([-offsets, offsets])
     return pack_head([tool.id for tool in tools], weights, offsets)
 
 
@@ -544,11 +543,11 @@ def acceptance_curves(
     """Curve over all queries under "", and one for each server with enough queries."""
     pairs = list(zip(evidence, confidence, strict=True))
     counts = Counter(one.first_server for one in evidence if one.first_server)
-    groups = {"": pairs}
-    for server, count in sorted(counts.items()):
-        if count >= MIN_SERVER_QUERIES:
-            groups[server] = [pair for pair in pairs if pair[0].first_server == server]
-    return {server: _curve(group) for server, group in groups.items()}
+    servers = [server for server, count in sorted(counts.items()) if count >= MIN_SERVER_QUERIES]
+    return {"": _curve(pairs)} | {
+        server: _curve([pair for pair in pairs if pair[0].first_server == server])
+        for server in servers
+    }
 
 
 def _curve(pairs: Sequence[tuple[LabelledEvidence, float]]) -> AcceptanceCurve:

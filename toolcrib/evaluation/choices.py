@@ -225,8 +225,7 @@ def _calibration(pairs: Pairs) -> tuple[Reliability | None, float | None]:
     ]
     if not known:
         return None, None
-    probabilities = np.array([probability for probability, _ in known], dtype=np.float64)
-    success = np.array([success for _, success in known], dtype=np.bool_)
+    probabilities, success = (np.array(column) for column in zip(*known, strict=True))
     bins = reliability_bins(probabilities, success)
     brier = float(np.mean((probabilities - success) ** 2))
     return Reliability(bins, expected_error(bins), len(known)), brier
