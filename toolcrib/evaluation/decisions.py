@@ -138,6 +138,7 @@ class DecisionSummary:
 def summarise(records: Iterable[Mapping[str, Any]]) -> DecisionSummary:
     """Measure the decisions of a log; mappings start with the most frequent."""
     made, unreadable = read_decisions(records)
+    rows = [one.row for one in made]
     step = _step(made)
     return DecisionSummary(
         decisions=len(made),
@@ -150,13 +151,15 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> DecisionSummary:
         rates=_rates(made),
         reliability=_reliabilities(made),
         verdicts={
-            "tools": _counts(one.row.tools.verdict for one in made if asked_tools(one)),
-            "knowledge": _counts(one.row.knowledge.verdict for one in made if asked_knowledge(one)),
+            "tools": _counts(row.tools.verdict for row in rows if row.route.kind in TOOL_ROUTES),
+            "knowledge": _counts(
+                row.knowledge.verdict for row in rows if row.route.kind in KNOWLEDGE_ROUTES
+            ),
         },
-        degraded=_counts(stage for one in made for stage in dict.fromkeys(one.row.degraded)),
+        degraded=_counts(stage for row in rows for stage in dict.fromkeys(row.degraded)),
         interleaved=_preferences(made),
         calls=_calls(made),
-        usage=totals(each for one in made for each in one.row.usage),
+        usage=totals(each for row in rows for each in row.usage),
         step_s=step,
         periods=_periods(made, step),
     )
@@ -254,9 +257,9 @@ def _periods(made: Sequence[LoggedDecision], step: int) -> tuple[Period, ...]:
 
 def _verdict(one: LoggedDecision) -> str:
     """Best verdict of the searched parts; empty for a turn that needs neither."""
-    tools = {one.row.tools.verdict} if asked_tools(one) else set[str]()
-    knowledge = {one.row.knowledge.verdict} if asked_knowledge(one) else set[str]()
-    return next((verdict for verdict in VERDICTS if verdict in tools | knowledge), "")
+    parts = ((TOOL_ROUTES, one.row.tools), (KNOWLEDGE_ROUTES, one.row.knowledge))
+    found = {part.verdict for routes, part in parts if one.row.route.kind in routes}
+    return next((verdict for verdict in VERDICTS if verdict in found), "")
 
 
 def _iso(at: datetime) -> str:
@@ -368,16 +371,7 @@ def labelled_queries(
 
 TOOL_ROUTES = ("tools", "both", "general")
 KNOWLEDGE_ROUTES = ("knowledge", "both")
-
-
-def asked_tools(one: LoggedDecision) -> bool:
-    """True if the turn's route has tools."""
-    return one.row.route.kind in TOOL_ROUTES
-
-
-def asked_knowledge(one: LoggedDecision) -> bool:
-    """True if the turn's route has passages."""
-    return one.row.route.kind in KNOWLEDGE_ROUTES
+"""Routes of turns that get tools, and of turns that get passages."""
 
 
 def route_right(one: LoggedDecision) -> bool | None:
@@ -398,7 +392,7 @@ def tools_right(one: LoggedDecision) -> bool | None:
     The first tool is the best of the search, wherever rules placed it. Withheld tools are not in
     the log: if no tool would have been right, the first one was wrong.
     """
-    if not asked_tools(one):
+    if one.row.route.kind not in TOOL_ROUTES:
         return None
     said, tools = one.feedback, one.row.tools
     if said is not None and (said.outcome == "failure" or said.tools == ()):
@@ -431,7 +425,7 @@ def right_tools(one: LoggedDecision) -> frozenset[str] | None:
 def knowledge_right(one: LoggedDecision) -> bool | None:
     """True if the first collection was right, None if unknown."""
     said, knowledge = one.feedback, one.row.knowledge
-    if said is None or not asked_knowledge(one):
+    if said is None or one.row.route.kind not in KNOWLEDGE_ROUTES:
         return None
     if said.outcome == "failure":
         return False
@@ -462,7 +456,8 @@ def values(one: LoggedDecision) -> dict[str, float]:
     }
     if said.tools is not None:
         found |= _tool_values(row.tools, frozenset(said.tools))
-    if said.collections is not None and asked_knowledge(one) and not _is_by_rule(row):
+    has_passages = row.route.kind in KNOWLEDGE_ROUTES and not _is_by_rule(row)
+    if said.collections is not None and has_passages:
         found["knowledge"] = _first_is_in(row.knowledge.collections, said.collections)
     return found
 
