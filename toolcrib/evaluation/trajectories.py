@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import Field, computed_field
 
@@ -15,12 +15,7 @@ from toolcrib.records.codec import FrozenModel, Score
 
 AlarmName: TypeAlias = Literal["doom_loop", "error_streak", "stall", "search_loop"]
 
-ALARMS: Mapping[str, AlarmName] = {
-    "doom-loop": "doom_loop",
-    "error-streak": "error_streak",
-    "stall": "stall",
-    "search-loop": "search_loop",
-}
+ALARMS: Mapping[str, AlarmName] = {name.replace("_", "-"): name for name in get_args(AlarmName)}
 """Alarm of each hint, by the hint's key; a stall has no hint by default."""
 
 MAX_DELAY_EVENTS = 2
