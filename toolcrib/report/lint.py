@@ -17,18 +17,13 @@ def render_lint(report: LintReport) -> str:
     for finding in report.findings:
         by_rule[finding.rule.partition("/")[0]].append(finding)
     counted = Counter(finding.severity for finding in report.findings)
+    lost = counted["error"]
+    errors = f"{lost:,} error{'s' * (lost != 1)}" if lost else "no errors"
     return fill(
         "lint.html.jinja",
         report=report,
-        lead=_lead(report),
+        lead=f"{report.tools:,} tool{'s' * (report.tools != 1)}, with {errors}.",
         counted=counted,
         rules=[(rule, LINT_RULES[rule].title, found) for rule, found in by_rule.items()],
         most=MAX_ROWS,
     )
-
-
-def _lead(report: LintReport) -> str:
-    lost = sum(finding.severity == "error" for finding in report.findings)
-    errors = f"{lost:,} error{'s' * (lost != 1)}" if lost else "no errors"
-    tools = f"{report.tools:,} tool{'s' * (report.tools != 1)}"
-    return f"{tools}, with {errors}."

@@ -399,10 +399,8 @@ def _chance(evaluation: Evaluation, ranked: list[SystemResult], measure: str) ->
     if found is None:
         return ""
     place = "" if leads else f"{first.name} is number {ranked.index(first) + 1} of {len(ranked)}. "
-    chance = f"is significant (p = {found.p:.4f})"
-    if not found.significant:
-        chance = f"may be chance (p = {found.p:.2f})"
-    return f"{place}The difference to {other.name} {chance}."
+    chance = "is significant (p = {:.4f})" if found.significant else "may be chance (p = {:.2f})"
+    return f"{place}The difference to {other.name} {chance.format(found.p)}."
 
 
 def _first_system_sentences(system: SystemResult, whole: SetResult) -> Iterator[str]:
