@@ -141,10 +141,8 @@ def _feeds(tokenizer: Any, max_tokens: int, more: Sequence[str]) -> Iterator[NDA
         yield np.array([[start, token, end] for token in words[at : at + 64]], dtype=np.int64)
 
 
-WORD_EMBEDDINGS, POSITION_EMBEDDINGS = (
-    "embeddings.word_embeddings.weight",
-    "embeddings.position_embeddings.weight",
-)
+WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
+POSITION_EMBEDDINGS = "embeddings.position_embeddings.weight"
 SEGMENT_EMBEDDINGS = "embeddings.token_type_embeddings.weight"
 
 
