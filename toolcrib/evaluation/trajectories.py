@@ -43,19 +43,10 @@ class LabelledTrajectory(FileRow):
     alarms: tuple[AlarmLabel, ...] = ()
     readers: tuple[tuple[AlarmLabel, ...], ...] = ()
 
-    @property
-    def opinions(self) -> tuple[tuple[AlarmLabel, ...], ...]:
-        """Alarms of the author, then those of each reader."""
-        return (self.alarms, *self.readers)
-
-    @property
-    def is_healthy(self) -> bool:
-        """True if no alarm is labelled."""
-        return not any(self.opinions)
-
     def window(self, pattern: str) -> AlarmWindow | None:
         """Range of an alarm, by all who labelled one; None if nobody did."""
-        labels = [[a for a in alarms if a.pattern == pattern] for alarms in self.opinions]
+        opinions = (self.alarms, *self.readers)
+        labels = [[a for a in alarms if a.pattern == pattern] for alarms in opinions]
         seen = [label for alarms in labels for label in alarms]
         if not seen:
             return None
@@ -151,7 +142,7 @@ def hints_of(events: Iterable[TrajectoryEvent]) -> list[tuple[AlarmName, int]]:
 def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) -> GuidanceEvaluation:
     """Compare hints with labelled alarms."""
     counts: dict[AlarmName, list[int]] = {name: [0, 0, 0, 0] for name in ALARMS.values()}
-    mistakes = list[AlarmMistake]()
+    mistakes, healthy = list[AlarmMistake](), list[LabelledTrajectory]()
     healthy_alarms = 0
     for each in trajectories:
         hints = hints_of(each.events)
@@ -173,8 +164,9 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
             if not is_found:
                 due = window.end - MAX_DELAY_EVENTS
                 mistakes.append(AlarmMistake(each.id, each.kind, name, "missed", due))
-        healthy_alarms += len(hints) if each.is_healthy else 0
-    healthy = [each for each in trajectories if each.is_healthy]
+        if begin is None:
+            healthy.append(each)
+            healthy_alarms += len(hints)
     return GuidanceEvaluation(
         split,
         trajectories=len(trajectories),
