@@ -47,11 +47,6 @@ class QueryResult:
         ranked = self.answer.ranked
         return bool(ranked) and self.query.relevant.get(ranked[0].id, 0) > 0
 
-    @property
-    def first_probability(self) -> float | None:
-        """Probability that the first returned tool is right, if the system gives one."""
-        return self.answer.ranked[0].probability if self.answer.ranked else None
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

@@ -316,7 +316,8 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
     verdicts = [outcome.answer.verdict for outcome in outcomes]
     sure = _zeros_for_missing([outcome.answer.confidence for outcome in outcomes])
     if sure is not None:
-        firsts = _zeros_for_missing([outcome.first_probability for outcome in outcomes])
+        ranked = (outcome.answer.ranked for outcome in outcomes)
+        firsts = _zeros_for_missing([tools[0].probability if tools else None for tools in ranked])
         gates = gate_measures(sure, correct, answerable, firsts)
     else:
         lowest = min((o.answer.ranked[0].score for o in outcomes if o.answer.ranked), default=0.0)
