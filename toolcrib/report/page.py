@@ -238,20 +238,19 @@ def _pooled_system(
 ) -> SystemResult:
     parts = [one.systems[name] for one in sets if name in one.systems]
     measured = [part for part in parts if part.outcomes]
-    measures = dict.fromkeys(measure for part in parts for measure in part.measures)
-    gates = dict.fromkeys(gate for part in parts for gate in part.gates)
+    measures = {measure for part in parts for measure in part.measures}
     quantiles = dict.fromkeys(quantile for part in measured for quantile in part.latency_ms)
     return SystemResult(
         name=name,
         version=parts[0].version,
-        measures={m: _macro_interval(macro[m], m, parts) for m in measures if m in macro},
+        measures={m: _macro_interval(macro[m], m, parts) for m in macro if m in measures},
         latency_ms={
             q: float(np.mean([part.latency_ms[q] for part in measured if q in part.latency_ms]))
             for q in quantiles
         },
         prompt_tokens=macro.get("prompt_tokens", 0.0),
         tokens_saved=macro.get("tokens_saved", 0.0),
-        gates={gate: macro[gate] for gate in gates if gate in macro},
+        gates={gate: macro[gate] for gate in macro if any(gate in part.gates for part in parts)},
         outcomes=tuple(outcome for part in parts for outcome in part.outcomes),
     )
 
