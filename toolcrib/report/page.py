@@ -305,14 +305,7 @@ def render(evaluation: Evaluation) -> str:
         per_set=per_set_table(evaluation, whole, looks) if several else None,
         chapters=[_chapter(one, evaluation, looks) for one in evaluation.sets.values()],
         settings=evaluation.settings,
-        measures=[
-            (
-                f"{one.title}@k" if one.cutoffs is None else measure_title(*one.names(())),
-                one.meaning,
-            )
-            for one in MEASURES
-            if one.meaning
-        ],
+        measures=[one for one in MEASURES if one.meaning],
         first=next(iter(whole.systems), ""),
     )
 
