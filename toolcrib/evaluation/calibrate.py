@@ -328,12 +328,9 @@ def _cross_validate(
     return results
 
 
-def _log_loss(
-    predicted: Sequence[float], true: Sequence[bool], weight: Floats | None = None
-) -> float:
+def _log_loss(predicted: Sequence[float], true: Bools, weight: Floats | None = None) -> float:
     p = np.clip(np.array(predicted), 1e-9, 1 - 1e-9)
-    losses = -np.where(np.array(true), np.log(p), np.log(1 - p))
-    return float(np.average(losses, weights=weight))
+    return float(np.average(-np.where(true, np.log(p), np.log(1 - p)), weights=weight))
 
 
 # -- whether any tool answers ----------------------------------------------------------------------
@@ -358,19 +355,16 @@ def _best_answerability_fit(
     kept = set(map(id, _base_rate_evidence(evidence)))
     places = [place for place, one in enumerate(evidence) if id(one) in kept]
     some = [evidence[place] for place in places]
-    able, weights = [one.answerable for one in some], _balanced_weights(some, HIDDEN_SHARE)
+    able = np.array([one.answerable for one in some])
+    weights = _balanced_weights(some, HIDDEN_SHARE)
     ways = _cross_validate(
-        fits,
-        lambda one, model: np.atleast_1d(sigmoid(one.about @ model[0] + model[1])),
-        evidence,
-        folds,
+        fits, lambda one, fit: np.atleast_1d(sigmoid(one.about @ fit[0] + fit[1])), evidence, folds
     )
-    aurocs = [_auroc(some, way.firsts(places)) for way in ways]
-    best = [
-        way
-        for way, auroc in zip(ways, aurocs, strict=True)
-        if auroc >= max(aurocs) - AUROC_TOLERANCE
-    ]
+    # The AUROC does not depend on which tools are right.
+    measured = [gate_measures(np.array(way.firsts(places)), able, able) for way in ways]
+    aurocs = [found.get("auroc", 0.0) for found in measured]
+    least = max(aurocs) - AUROC_TOLERANCE
+    best = [way for way, auroc in zip(ways, aurocs, strict=True) if auroc >= least]
     return min(best, key=lambda way: _log_loss(way.firsts(places), able, weights))
 
 
@@ -388,13 +382,6 @@ def _balanced_weights(evidence: Sequence[LabelledEvidence], share: float) -> Flo
     if rest:
         weights[~able] *= max(1.0, share / (1 - share) * float(weights[able].sum()) / rest)
     return weights
-
-
-def _auroc(counted: Sequence[LabelledEvidence], predicted: Sequence[float]) -> float:
-    """AUROC of answerable against unanswerable queries; 0 without unanswerable ones."""
-    able = np.array([one.answerable for one in counted])
-    right = np.array([one.first_is_right for one in counted])
-    return gate_measures(np.array(predicted), right, able).get("auroc", 0.0)
 
 
 def _fit_answerability(evidence: Sequence[LabelledEvidence]) -> _Model:
@@ -438,7 +425,7 @@ def _best_tool_fit(
         fits.append(("default", lambda _: begun))
         fits.append(("rescaled", lambda some: _rescale(some, begun)))
     able = [place for place, one in enumerate(evidence) if one.answerable]
-    right = [evidence[place].first_is_right for place in able]
+    right = np.array([evidence[place].first_is_right for place in able])
     ways = _cross_validate(
         fits, lambda one, model: probabilities(one.features, *model), evidence, folds
     )
@@ -503,17 +490,18 @@ def _figures(
         for one, sure, p in zip(evidence, confidence, unseen, strict=True)
         if not one.hidden
     ]
+    answerable = np.array([one.answerable for one, _, _ in shown])
     measured = gate_measures(
         np.array([sure for _, sure, _ in shown]),
         np.array([one.first_is_right for one, _, _ in shown]),
-        np.array([one.query.answerable for one, _, _ in shown]),
+        answerable,
         np.array([p for _, _, p in shown]),
     )
     accepted = [one.first_is_right for one, sure, _ in shown if sure >= threshold]
     return Figures(
         ece=measured["ece"],
         ece_first=measured["ece_first"],
-        log_loss=_log_loss([sure for _, sure, _ in shown], [one.answerable for one, *_ in shown]),
+        log_loss=_log_loss([sure for _, sure, _ in shown], answerable),
         auroc=measured.get("auroc"),
         false_acceptance=measured.get("false_acceptance@95"),
         coverage=len(accepted) / len(shown),
