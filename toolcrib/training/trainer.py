@@ -17,9 +17,6 @@ CHECKPOINTS = "checkpoints"
 BEST_METRIC = "eval_dev_ndcg@10"
 """Metric of the best checkpoint, where there are development queries."""
 
-StepListener = Callable[[int, int], None]
-"""Called with the number of finished steps and of all steps."""
-
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
@@ -49,7 +46,7 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
     out: Path,
     loop: LoopSettings,
     evaluator: Any,
-    progress: StepListener,
+    progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
     """Train, from the last checkpoint in `out` if there is one; return the trainer's figures.
 
@@ -167,7 +164,7 @@ def train_encoder(
     settings: EncoderTraining,
     *,
     evaluator: Any = None,
-    progress: StepListener = lambda _done, _total: None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
     """Train from `base` (a folder or a hub name) into `out`, a sentence-transformers folder.
 
@@ -271,7 +268,7 @@ def train_reranker(
     settings: RerankerTraining,
     *,
     evaluator: Any = None,
-    progress: StepListener = lambda _done, _total: None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
     """Train from `base` (a folder or a hub name of a BERT) into `out`, a folder of the same form.
 
