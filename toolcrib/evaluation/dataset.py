@@ -280,8 +280,8 @@ def checked_data_set(
         SourceError: no tool or no query is left; the message gives the first reason.
     """
     findings: Findings = defaultdict(list)
-    kept = _checked_tools(name, tools, findings)
-    located = _checked_queries(name, queries, {tool.id for tool in kept}, findings)
+    kept = _checked_tools(name, list(tools), findings)
+    located = _checked_queries(name, list(queries), {tool.id for tool in kept}, findings)
     findings["queries of a split that is none of train, dev and test"] += (
         f"{item.place}: {item.query.split!r}"
         for item in located
@@ -315,14 +315,12 @@ def _notes(findings: Findings) -> tuple[str, ...]:
 
 
 def _checked_tools(
-    name: str, tools: Iterable[ToolSpec | Refusal], findings: Findings
+    name: str, tools: Sequence[ToolSpec | Refusal], findings: Findings
 ) -> tuple[ToolSpec, ...]:
     """Enabled tools; the first one of each id."""
     kept: dict[str, ToolSpec] = {}
-    refused: list[Refusal] = []
     for tool in tools:
         if isinstance(tool, Refusal):
-            refused.append(tool)
             findings["tools left out"].append(_refusal_line(tool))
         elif tool.id in kept:
             findings["tools left out, their id is taken"].append(repr(tool.id))
@@ -332,19 +330,17 @@ def _checked_tools(
         else:
             kept[tool.id] = tool
     if not kept:
-        raise _nothing_left(name, "tools", refused, findings)
+        raise _nothing_left(name, "tools", tools, findings)
     return tuple(kept.values())
 
 
 def _checked_queries(
-    name: str, queries: Iterable[LocatedQuery | Refusal], known: set[str], findings: Findings
+    name: str, queries: Sequence[LocatedQuery | Refusal], known: set[str], findings: Findings
 ) -> list[LocatedQuery]:
     """Queries with a judgement, their labels reduced to existing tools."""
     kept: dict[str, LocatedQuery] = {}
-    refused: list[Refusal] = []
     for item in queries:
         if isinstance(item, Refusal):
-            refused.append(item)
             findings["queries left out"].append(_refusal_line(item))
         elif item.query.id in kept:
             place = f"{item.place}: id: {item.query.id!r}"
@@ -352,7 +348,7 @@ def _checked_queries(
         elif query := _known_labels(item, known, findings):
             kept[query.id] = LocatedQuery(item.place, query)
     if not kept:
-        raise _nothing_left(name, "queries", refused, findings)
+        raise _nothing_left(name, "queries", queries, findings)
     return list(kept.values())
 
 
@@ -400,9 +396,8 @@ def _refusal_line(refusal: Refusal) -> str:
     return ": ".join(filter(None, (Path(refusal.source).name, refusal.place, refusal.reason)))
 
 
-def _nothing_left(name: str, what: str, refused: list[Refusal], findings: Findings) -> SourceError:
-    if refused:
-        first = refused[0]
+def _nothing_left(name: str, what: str, items: Sequence[object], findings: Findings) -> SourceError:
+    if first := next((item for item in items if isinstance(item, Refusal)), None):
         return SourceError(first.source, first.place, f"holds no {what} to use; {first.reason}")
     return SourceError(name, "", "; ".join((f"holds no {what} to use", *_notes(findings))))
 
