@@ -487,13 +487,12 @@ def mine(
     done, mined = 0, list[TrainingData]()
     vectors: dict[str, FloatArray] = {}
     for part in parts:
-        known = guide.encode_documents(part.documents)
-        vectors |= zip(part.documents, known, strict=True)
+        stage, examples = _FirstStage(guide, part.documents), list[Example]()
+        vectors |= zip(part.documents, stage.vectors, strict=True)
         servers = np.array(part.servers or [""] * len(part.documents))
-        words, examples = _Words(part.documents), list[Example]()
         for start in range(0, len(part.examples), CHUNK_QUERIES):
             chunk = part.examples[start : start + CHUNK_QUERIES]
-            examples += _with_negatives(chunk, guide, known, words, servers, count, rng)
+            examples += _with_negatives(chunk, stage, servers, count, rng)
             progress(done + len(examples), total)
         done += len(examples)
         mined.append(replace(part, examples=tuple(examples)))
@@ -503,15 +502,13 @@ def mine(
 
 def _with_negatives(
     examples: Sequence[Example],
-    guide: DenseEncoder,
-    vectors: FloatArray,
-    words: _Words,
+    stage: _FirstStage,
     servers: NDArray[np.str_],
     count: int,
     rng: np.random.Generator,
 ) -> list[Example]:
-    found = _first_stage([e.query for e in examples], guide, vectors, words)
-    alike = vectors[[e.positive for e in examples]] @ vectors.T >= SAME_TEXT_COSINE
+    found = stage.scores([e.query for e in examples])
+    alike = stage.vectors[[e.positive for e in examples]] @ stage.vectors.T >= SAME_TEXT_COSINE
     mined: list[Example] = []
     for scores, barred, example in zip(found, alike, examples, strict=True):
         barred[[example.positive, *example.relevant]] = True
@@ -532,20 +529,11 @@ def _with_negatives(
     return mined
 
 
-def _first_stage(
-    queries: Sequence[str], guide: DenseEncoder, vectors: FloatArray, words: _Words
-) -> FloatArray:
-    """Fused score of every query and text: float32 [queries, texts]."""
-    weights = FusionWeights()
-    dense = np.stack([guide.encode_query(query) for query in queries]) @ vectors.T
-    lexical = 1 - np.exp(-words.scores(queries) / weights.bm25_scale)
-    return (weights.dense * dense + weights.lexical * lexical).astype(np.float32)
+class _FirstStage:
+    """Search of texts by vectors, and by BM25 with the engine's IDF as one sparse product."""
 
-
-class _Words:
-    """BM25 of many queries against the texts, as one sparse product."""
-
-    def __init__(self, documents: Sequence[str]) -> None:
+    def __init__(self, guide: DenseEncoder, documents: Sequence[str]) -> None:
+        self._guide, self.vectors = guide, guide.encode_documents(documents)
         self._sparse: Any = import_train("scipy.sparse")
         self._encoder = LexicalEncoder()
         counts = [Counter(self._encoder.terms(text)) for text in documents]
@@ -556,9 +544,12 @@ class _Words:
         self._documents = matrix.multiply(idf).tocsr()
 
     def scores(self, queries: Sequence[str]) -> FloatArray:
-        """BM25 with the engine's IDF: float32 [queries, texts]."""
+        """Fused score of every query and text: float32 [queries, texts]."""
+        weights = FusionWeights()
+        dense = np.stack([self._guide.encode_query(query) for query in queries]) @ self.vectors.T
         asked = self._matrix([self._encoder.encode_query(query) for query in queries])
-        return (asked @ self._documents.T).toarray()
+        lexical = 1 - np.exp(-(asked @ self._documents.T).toarray() / weights.bm25_scale)
+        return (weights.dense * dense + weights.lexical * lexical).astype(np.float32)
 
     def _matrix(self, rows: Sequence[SparseVector]) -> Any:
         ends = np.cumsum([0, *(len(row.indices) for row in rows)])
