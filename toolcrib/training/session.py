@@ -319,16 +319,7 @@ def _retrieval(module: Any, part: TrainingData) -> Any:
     }
     corpus = {str(place): text for place, text in enumerate(part.documents)}
     return module.InformationRetrievalEvaluator(
-        queries,
-        corpus,
-        relevant,
-        ndcg_at_k=[10],
-        mrr_at_k=[10],
-        map_at_k=[10],
-        accuracy_at_k=[1],
-        precision_recall_at_k=[10],
-        name=part.examples[0].source,
-        write_csv=False,
+        queries, corpus, relevant, name=part.examples[0].source, write_csv=False
     )
 
 
