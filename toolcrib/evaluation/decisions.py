@@ -346,20 +346,17 @@ def labelled_queries(
     A decision that was logged without its text is refused: it cannot be repeated.
     """
     found: list[LocatedQuery | Refusal] = []
+    reason = "was logged without its text; telemetry.text: true logs the text of new decisions"
     for one in read_decisions(records)[0]:
-        tools = one.feedback.tools if one.feedback else None
-        if tools is None:
+        place, text = f"decision {one.row.id}", one.row.text.search if one.row.text else ""
+        if one.feedback is None or (tools := one.feedback.tools) is None:
             continue
-        place = f"decision {one.row.id}"
-        if one.row.text is None or not one.row.text.search.strip():
-            reason = (
-                "was logged without its text; telemetry.text: true logs the text of new decisions"
-            )
+        if not text.strip():
             found.append(Refusal(source, place, reason))
             continue
         query = LabelledQuery(
             id=one.row.id,
-            text=one.row.text.search,
+            text=text,
             split=FEEDBACK_SPLIT,
             relevant=dict.fromkeys(tools, 1.0),
             answerable=bool(tools),
