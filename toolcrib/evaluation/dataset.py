@@ -205,14 +205,14 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[PlacedRow[RowT] | Refusa
         yield row if isinstance(row, Refusal) else (place, row)
 
 
-def read_all(path: Path, kind: type[RowT]) -> list[PlacedRow[RowT]]:
+def read_all(path: Path, kind: type[RowT]) -> list[RowT]:
     """Read rows by `read_rows`; wrong rows are errors.
 
     Raises:
         SourceError: the file cannot be read (further), or rows are wrong; the message names the
             rows.
     """
-    return without_refusals(path, read_rows(path, kind))
+    return [row for _, row in without_refusals(path, read_rows(path, kind))]
 
 
 def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item]:

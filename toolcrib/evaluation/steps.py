@@ -84,7 +84,7 @@ def load_runs(folder: Path) -> tuple[list[ToolSpec], list[RunRow]]:
         SourceError: a file cannot be read, a row is wrong, or there is no run.
     """
     found = [item for _, item in tool_entries(str(folder / "tools.jsonl"), None, None)]
-    runs = [row for _, row in read_all(folder / "steps.jsonl", RunRow)]
+    runs = read_all(folder / "steps.jsonl", RunRow)
     if not runs:
         raise SourceError(str(folder / "steps.jsonl"), "", "holds no run")
     return [item for item in found if isinstance(item, ToolSpec)], runs

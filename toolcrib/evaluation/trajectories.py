@@ -124,7 +124,7 @@ def load_trajectories(paths: Iterable[Path], split: str) -> Iterator[LabelledTra
     """
     for path in paths:
         for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-            found = (each for _, each in read_all(file, LabelledTrajectory))
+            found = read_all(file, LabelledTrajectory)
             yield from (each for each in found if split in {"all", each.split})
 
 
