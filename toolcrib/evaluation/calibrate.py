@@ -345,8 +345,7 @@ def _best_answerability_fit(
         fits.append(("fitted", _fit_answerability))
         # Also fit without hidden tools, if real queries are unanswerable.
         fits.append(("fitted", lambda some: _fit_answerability(_base_rate_evidence(some))))
-        singles = np.eye(len(QUERY_FEATURES))
-        fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
+        fits += [("fitted", partial(_fit_order, order=one)) for one in np.eye(len(QUERY_FEATURES))]
     if start is not None:
         begun = np.asarray(start.answerability.weights)
         model = (begun, start.answerability.offset)

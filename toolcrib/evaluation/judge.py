@@ -110,8 +110,7 @@ def pools_of(crib: Crib, depth: int) -> Callable[[QueryRow], tuple[ToolSpec, ...
     def pool_of(query: QueryRow) -> tuple[ToolSpec, ...]:
         found = [[hit.tool for hit in each.find(query.text, options).tools] for each in rankings]
         ranked = (spec for place in zip_longest(*found) for spec in place if spec is not None)
-        first = list({spec.id: spec for spec in ranked}.values())[:depth]
-        pooled = {spec.id: spec for spec in first}
+        pooled = dict(list({spec.id: spec for spec in ranked}.items())[:depth])
         for tool_id in query.relevant:
             with suppress(UnknownToolError):
                 pooled[tool_id] = crib.get_tool(tool_id)

@@ -21,7 +21,6 @@ from toolcrib.evaluation.measures import (
 from toolcrib.evaluation.results import (
     Comparison,
     Evaluation,
-    Interval,
     QueryResult,
     SetResult,
     SystemResult,
@@ -266,11 +265,14 @@ def summarise(
     measures.
     """
     ms = [outcome.ms for outcome in outcomes]
+    measured = [outcome.measures for outcome in outcomes if outcome.measures]
+    values = np.array([list(of_query.values()) for of_query in measured])
+    intervals = bootstrap_intervals(values, seed) if measured else ()
     tokens = float(np.mean([outcome.prompt_tokens for outcome in outcomes])) if outcomes else 0.0
     return SystemResult(
         name=name,
         version=version,
-        measures=_intervals(outcomes, seed),
+        measures=dict(zip(measured[0] if measured else (), intervals, strict=True)),
         latency_ms={f"p{q}": float(np.percentile(ms, q)) for q in (50, 99)} if ms else {},
         prompt_tokens=tokens,
         tokens_saved=prompt.saved_share(tokens),
@@ -295,14 +297,6 @@ def _tokens(outcomes: Sequence[QueryResult], prompt: PromptTokens) -> dict[str, 
     for name, counts in (("schemas", schemas), ("signatures", signatures)):
         tokens |= {f"{name}_p{q}": float(np.percentile(counts, q)) for q in (50, 95)}
     return tokens | {"searches": prompt.whole_registry / float(np.mean(signatures))}
-
-
-def _intervals(outcomes: Sequence[QueryResult], seed: int) -> dict[str, Interval]:
-    measured = [outcome.measures for outcome in outcomes if outcome.measures]
-    if not measured:
-        return {}
-    values = np.array([list(of_query.values()) for of_query in measured])
-    return dict(zip(measured[0], bootstrap_intervals(values, seed), strict=True))
 
 
 def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
