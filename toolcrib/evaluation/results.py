@@ -215,16 +215,15 @@ def write_runs(evaluation: Evaluation, directory: Path) -> tuple[Path, ...]:
         OSError: the folder cannot be created or written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
+    files: dict[Path, Iterator[str]] = {}
     for one in evaluation.sets.values():
-        files = {f"{_file(one.name)}.qrels": _qrels(one)}
+        files[directory / f"{_file(one.name)}.qrels"] = _qrels(one)
         for name, system in one.systems.items():
-            files[f"{_file(one.name)}.{_file(name)}.run"] = _run(name, system.outcomes)
-        for name, lines in files.items():
-            path = directory / name
-            path.write_text("".join(lines), encoding="ascii")
-            written.append(path)
-    return tuple(written)
+            path = directory / f"{_file(one.name)}.{_file(name)}.run"
+            files[path] = _run(name, system.outcomes)
+    for path, lines in files.items():
+        path.write_text("".join(lines), encoding="ascii")
+    return tuple(files)
 
 
 def _qrels(one: SetResult) -> Iterator[str]:

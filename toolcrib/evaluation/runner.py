@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -140,8 +141,7 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
         has_sets = any(measure.startswith("coverage@") for measure in results[name].measures)
         if plan.coverage is not None and not has_sets:
             notes.append(f"{name} does not choose how many tools to return, or is not calibrated")
-        left_out = len(queries) - len(results[name].outcomes)
-        if left_out:
+        if left_out := len(queries) - len(results[name].outcomes):
             notes.append(
                 f"{name} cannot be restricted to given candidates: {left_out} of {len(queries)} "
                 "queries are not measured for it, and comparisons leave them out"
@@ -176,8 +176,7 @@ def _evaluate_system(
     prompt: PromptTokens,
     plan: _Plan,
 ) -> SystemResult:
-    system = create()
-    try:
+    with closing(create()) as system:
         system.index(data.tools)
         if plan.learn and isinstance(system, Learner) and (known := data.split(plan.learn)):
             plan.report(f"{data.name}: {name} learns", 0, len(known))
@@ -191,8 +190,6 @@ def _evaluate_system(
             plan.report(f"{data.name}: {name}", done, len(queries))
         sets = _complete(system, outcomes, plan.coverage)
         version = system.version
-    finally:
-        system.close()
     measured = _with_measures(outcomes, plan.ks, sets)
     return summarise(name, version, measured, prompt, plan.seed)
 
@@ -352,11 +349,9 @@ def query_differences(system: SystemResult, other: SystemResult) -> dict[str, Fl
         for outcome in system.outcomes
         if outcome.measures and outcome.query.id in theirs
     ]
-    if not both:
-        return {}
     return {
         measure: np.array([mine[measure] - its[measure] for mine, its in both])
-        for measure in both[0][0]
+        for measure in (both[0][0] if both else ())
         if measure in both[0][1]
     }
 
@@ -371,9 +366,8 @@ def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, .
         for leg in LEGS:
             if fused in results and leg in results:
                 columns = query_differences(results[fused], results[leg])
-                name = main_measure(columns)
-                found = {name: columns[name]} if name else {}
-                tested[f"{fused} is below its own leg {leg!r}"] = found
+                if name := main_measure(columns):
+                    tested[f"{fused} is below its own leg {leg!r}"] = {name: columns[name]}
     return tuple(
         f"{finding} in {name} ({one.difference:+.3f}, p = {one.p:.4f}): "
         "its weights do not fit this set"
@@ -404,12 +398,13 @@ def _figures(system: SystemResult) -> dict[str, float]:
     if not system.outcomes:
         return {}
     means = {measure: interval.mean for measure, interval in system.measures.items()}
-    costs = {
+    return {
+        **means,
+        **system.gates,
         "latency_p50_ms": system.latency_ms["p50"],
         "prompt_tokens": system.prompt_tokens,
         "tokens_saved": system.tokens_saved,
     }
-    return means | dict(system.gates) | costs
 
 
 def macro_comparisons(sets: Mapping[str, SetResult], seed: int) -> dict[str, dict[str, Comparison]]:
