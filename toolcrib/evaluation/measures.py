@@ -226,13 +226,13 @@ def _standard(
     order.
     """
     ir = import_extra("ir_measures", "evaluation", "eval")
-    measures = {
-        name: one.trec(ir, k)
+    names = {
+        one.trec(ir, k): name
         for one in MEASURES
         if one.trec is not None
         for name, k in one.names(ks).items()
     }
-    values = [dict.fromkeys(measures, 0.0) for _ in queries]
+    values = [dict.fromkeys(names.values(), 0.0) for _ in queries]
     qrels: dict[str, dict[str, int]] = {}
     run: dict[str, dict[str, float]] = {}
     for place, (ranking, grades) in enumerate(zip(rankings, integer_grades(queries), strict=True)):
@@ -240,7 +240,6 @@ def _standard(
             number = {tool: str(n) for n, tool in enumerate(dict.fromkeys([*ranking, *grades]))}
             qrels[str(place)] = {number[tool]: grade for tool, grade in grades.items()}
             run[str(place)] = {number[tool]: -float(rank) for rank, tool in enumerate(ranking)}
-    names = {trec: name for name, trec in measures.items()}
     # Name the provider: if it fails to load, another would compute another nDCG.
     provider: Any = ir.pytrec_eval
     for found in provider.iter_calc(list(names), qrels, run) if run else ():
