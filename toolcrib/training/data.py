@@ -211,18 +211,14 @@ class HeldOut:
 
 def clusters(texts: Sequence[str]) -> list[list[int]]:
     """Places of texts in clusters: chains of near-duplicates, in order."""
-    held, places = HeldOut(), {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    pairs: list[tuple[int, int]] = []
-    for text, place in places.items():
-        pairs += ((place, places[other]) for other in (text, *held.like(text)))
+    held, joined = HeldOut(), import_train("scipy.cluster.hierarchy").DisjointSet(texts)
+    for text in dict.fromkeys(texts):
+        for other in held.like(text):
+            joined.merge(text, other)
         held.add(text)
-    sparse, csgraph = import_train("scipy.sparse"), import_train("scipy.sparse.csgraph")
-    ones, ends = np.ones(len(pairs)), tuple(zip(*pairs, strict=True))
-    links = sparse.coo_matrix((ones, ends), shape=(len(places), len(places)))
-    _, labels = csgraph.connected_components(links, directed=False)
-    groups: defaultdict[int, list[int]] = defaultdict(list)
-    for number, text in enumerate(texts):
-        groups[int(labels[places[text]])].append(number)
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for place, text in enumerate(texts):
+        groups[joined[text]].append(place)
     return list(groups.values())
 
 
