@@ -215,19 +215,17 @@ def _mix_weights(model: Any, start: dict[str, Any], share: float | None, evaluat
         for candidate in FIRST_WEIGHT_SHARES:
             load(candidate)
             found[candidate] = evaluator(model)[BEST_METRIC.removeprefix("eval_")]
-        share = max(found, key=lambda candidate: found[candidate])
+        share = max(found, key=found.__getitem__)
     share = FIRST_WEIGHT_SHARES[-1] if share is None else share
     load(share)
     return share
 
 
 def _encoder_rows(data: TrainingData) -> Any:
-    columns: dict[str, list[Any]] = {
-        "query": [e.query for e in data.examples],
-        "positive": [data.documents[e.positive] for e in data.examples],
-    }
-    for column in range(len(data.examples[0].negatives)):
-        columns[f"negative_{column}"] = [data.documents[e.negatives[column]] for e in data.examples]
+    columns: dict[str, list[Any]] = {"query": [e.query for e in data.examples]}
+    texts = zip(*((e.positive, *e.negatives) for e in data.examples), strict=True)
+    for number, places in enumerate(texts):
+        columns[f"text_{number}"] = [data.documents[place] for place in places]
     columns["label"] = list(range(len(data.examples)))
     return import_train("datasets").Dataset.from_dict(columns)
 
@@ -240,13 +238,10 @@ def _batch_sampler(sources: Sequence[str], seed: int, /, *given: Any, **options:
         """Batches of one source and mixed batches, in another order in each epoch."""
 
         def __iter__(self) -> Iterator[list[int]]:
-            return iter(self._draw_batches())
+            return iter(batches(sources, self.batch_size, seed=seed + self.epoch))
 
         def __len__(self) -> int:
-            return len(self._draw_batches())
-
-        def _draw_batches(self) -> list[list[int]]:
-            return batches(sources, self.batch_size, seed=seed + self.epoch)
+            return sum(1 for _ in self)
 
     return Batches(*given, **options)
 
