@@ -13,6 +13,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -161,10 +162,9 @@ def _locate_row(table: HubTable, place: str, fields: Fields) -> LocatedQuery | R
 
 
 def _json(text: str) -> object:
-    try:
+    with suppress(ValueError):
         return json.loads(text)
-    except ValueError:
-        return None
+    return None
 
 
 OUT_OF_SCOPE_LABEL = "oos"
@@ -344,12 +344,10 @@ def _judged_queries(
 
 def _judgement(line: bytes) -> tuple[str, str, float] | None:
     """Query, document and score; None for a line of another form."""
-    fields = line.decode("utf-8", "replace").split("\t")
-    try:
-        query_id, document, score = fields
+    with suppress(ValueError):
+        query_id, document, score = line.decode("utf-8", "replace").split("\t")
         return query_id, document, float(score)
-    except ValueError:
-        return None
+    return None
 
 
 FOLDER_FORMS: Mapping[tuple[str, ...], Callable[[Path], DataSet]] = {
