@@ -198,11 +198,9 @@ def _mark(name: str, measure: str, one: SetResult, evaluation: Evaluation) -> tu
     worse = sum(c.significant and sign * c.difference < 0 for c in found)
     first = next(iter(one.systems))
     if pooled:
-        marks = [f"▲{better}" * bool(better), f"▼{worse}" * bool(worse)]
-        comparison = (
-            f"significantly better than {first} on {better}, worse on {worse} of {len(found)} sets"
-        )
-        return " ".join(filter(None, marks)), comparison if better or worse else ""
+        marks = " ".join(f"{mark}{n}" for mark, n in (("▲", better), ("▼", worse)) if n)
+        words = f"better than {first} on {better}, worse on {worse} of {len(found)} sets"
+        return marks, f"significantly {words}" if marks else ""
     if not found or not found[0].significant:
         return "", ""
     word = "better" if better else "worse"
@@ -358,9 +356,8 @@ def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[st
     ranked = [system for system in best_first(whole) if measure in system.measures]
     best = ranked[0]
     value = best.measures[measure].mean
-    over = (
-        f"over {len(evaluation.sets)} data sets" if len(evaluation.sets) > 1 else f"on {whole.name}"
-    )
+    count = len(evaluation.sets)
+    over = f"over {count} data sets" if count > 1 else f"on {whole.name}"
     if len(ranked) == 1:
         return f"{best.name} reaches {measure_title(measure)} {value:.3f} {over}.", ""
     rival = _rival(best, ranked)
