@@ -109,9 +109,8 @@ def linear(graph: Graph, x: str, site: str, source: str) -> str:
     graph.taps[site] = x
     bias_name = graph.const(f"{site}.bias", bias)
     if graph.ranges is None:
-        return graph.add(
-            "Add", [graph.add("MatMul", [x, graph.const(f"{site}.w", weight)]), bias_name]
-        )
+        y = graph.add("MatMul", [x, graph.const(f"{site}.w", weight)])
+        return graph.add("Add", [y, bias_name])
     (xq, xs, xz), (wq, ws, wz) = quantised(graph, x, site, weight)
     inputs = [xq, wq, xs, ws, xz, wz, bias_name]
     return graph.add("MatMulIntegerToFloat", inputs, domain=CONTRIB)
@@ -194,14 +193,9 @@ def build(
     if is_projected:
         x = product(graph, x, PROJECTION, OUTPUTS[1])
     shapes = logit(graph, x) if f"{CLASSIFIER_HEAD}.weight" in weights else vectors(graph, x)
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
-        for name in INPUTS
-    ]
-    outputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in shapes.items()
-    ]
+    value = helper.make_tensor_value_info
+    inputs = [value(name, TensorProto.INT64, ["batch", "tokens"]) for name in INPUTS]
+    outputs = [value(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
     proto = helper.make_graph(graph.nodes, "bert", inputs, outputs, initializer=graph.constants)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
     model = helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION)
