@@ -326,13 +326,9 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> tuple[tuple[LoggedDe
             fields = {name: getattr(row, name) for name in Feedback.model_fields}
             stated = {name: value for name, value in fields.items() if value is not None}
             feedback.setdefault(row.decision, {}).update(stated)
+    given = {id: Feedback(**fields) for id, fields in feedback.items() if fields and id in rows}
     joined = (
-        LoggedDecision(
-            row,
-            at,
-            Feedback(**fields) if (fields := feedback.get(id)) else None,
-            outcomes.get(id, {}),
-        )
+        LoggedDecision(row, at, given.get(id), outcomes.get(id, {}))
         for id, (at, row) in rows.items()
     )
     return tuple(sorted(joined, key=lambda one: one.at)), unreadable
