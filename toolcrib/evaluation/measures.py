@@ -162,11 +162,10 @@ def measure(
         if one.ours is not None and (forbids or one.name != FORBIDDEN_MEASURE)
         for name, k in one.names(ks).items()
     ]
+    standard = _standard(unique, queries, ks)
     return [
         values | {name: compute(query, ranking, k) for name, compute, k in ours}
-        for values, ranking, query in zip(
-            _standard(unique, queries, ks), unique, queries, strict=True
-        )
+        for values, ranking, query in zip(standard, unique, queries, strict=True)
     ]
 
 

@@ -176,12 +176,11 @@ def _scores(places: Sequence[tuple[FirstUse, int]], ks: Sequence[int]) -> StepSc
     by_task: dict[str, list[int]] = {}
     for use, place in places:
         by_task.setdefault(use.task, []).append(place)
-    total = max(len(places), 1)
+
+    def mean(shares: Sequence[float]) -> float:
+        return sum(shares) / max(len(shares), 1)
+
     return StepScores(
-        {k: sum(place < k for _, place in places) / total for k in ks},
-        {
-            k: sum(sum(p < k for p in each) / len(each) for each in by_task.values())
-            / max(len(by_task), 1)
-            for k in ks
-        },
+        {k: mean([place < k for _, place in places]) for k in ks},
+        {k: mean([mean([p < k for p in its]) for its in by_task.values()]) for k in ks},
     )
