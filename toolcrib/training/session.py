@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.errors import TrainingError
 from toolcrib.evaluation.dataset import DataSet
 from toolcrib.evaluation.results import Evaluation
-from toolcrib.evaluation.runner import CreateSystem, Report, evaluate, query_differences
+from toolcrib.evaluation.runner import Report, evaluate, query_differences
 from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.evaluation.systems.ours import OwnSystems
 from toolcrib.numerics import Floats
@@ -379,16 +380,9 @@ def judge(
     progress: Report = lambda _what, _done, _total: None,
 ) -> TrainingVerdict:
     """Measure the whole search with both settings on the test queries of the data sets."""
-    old, new = OwnSystems(before), OwnSystems(after)
-    systems: dict[str, CreateSystem] = {
-        "before": lambda: old.make("toolcrib"),
-        "after": lambda: new.make("toolcrib"),
-    }
-    try:
+    with closing(OwnSystems(before)) as old, closing(OwnSystems(after)) as new:
+        systems = {"before": partial(old.make, "toolcrib"), "after": partial(new.make, "toolcrib")}
         found = evaluate(data_sets, systems, split=TEST, limit=limit, seed=seed, progress=progress)
-    finally:
-        old.close()
-        new.close()
     return _weigh(found, seed)
 
 
