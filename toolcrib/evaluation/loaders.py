@@ -90,12 +90,9 @@ def _download(table: HubTable) -> Iterator[Fields]:
         )
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).split("\n", 1)[0]
-        raise SourceError(
-            f"hub:{table.repo}",
-            table.config or "",
-            f"cannot be loaded ({reason}); check that the hub is reachable, or name a folder with "
-            "the data",
-        ) from error
+        advice = "check that the hub is reachable, or name a folder with the data"
+        message = f"cannot be loaded ({reason}); {advice}"
+        raise SourceError(f"hub:{table.repo}", table.config or "", message) from error
     names = {c: f.names for c, f in loaded.features.items() if hasattr(f, "int2str")}
     for row in loaded:
         yield {**row, **{column: names[column][row[column]] for column in names}}

@@ -33,12 +33,8 @@ def bootstrap_intervals(values: Floats, seed: int) -> tuple[Interval, ...]:
     rng = np.random.default_rng(seed)
     queries = len(values)
     even = np.full(queries, 1 / queries)
-    means = np.concatenate(
-        [
-            rng.multinomial(queries, even, size=rows).astype(np.float64) @ values / queries
-            for rows in _chunks(RESAMPLES, queries)
-        ]
-    )
+    draws = (rng.multinomial(queries, even, size=rows) for rows in _chunks(RESAMPLES, queries))
+    means = np.concatenate([each.astype(np.float64) @ values / queries for each in draws])
     low, high = np.quantile(means, (0.025, 0.975), axis=0)
     return tuple(
         Interval(float(mean), float(under), float(over))
@@ -192,11 +188,8 @@ def _measures(exported: Mapping[str, Any], source: str) -> dict[_Key, Mapping[st
             if isinstance(value, dict) and {"mean", "low", "high"} <= value.keys()
         }
     except (KeyError, TypeError, AttributeError) as error:
-        raise SourceError(
-            source,
-            "datasets",
-            "not the JSON of an evaluation; write one with `toolcrib eval --json`",
-        ) from error
+        reason = "not the JSON of an evaluation; write one with `toolcrib eval --json`"
+        raise SourceError(source, "datasets", reason) from error
 
 
 def _require_one_split(data_set: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
