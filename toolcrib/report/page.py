@@ -324,9 +324,7 @@ def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) 
     return {
         "result": one,
         "measure": measure_title(measure),
-        "best": f"{best.name} {measure_title(measure)} {best.measures[measure].mean:.3f}"
-        if best
-        else "",
+        "best": best and f"{best.name} {measure_title(measure)} {best.measures[measure].mean:.3f}",
         "leaderboard": leaderboard(one, evaluation, looks),
         "every_measure": measure_table(one, evaluation, looks),
         "gates": gate_table(one, looks),
