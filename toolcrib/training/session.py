@@ -314,10 +314,7 @@ def _parts(data_sets: Sequence[DataSet], seed: int) -> list[TrainingData]:
 
 def _retrieval(module: Any, part: TrainingData) -> Any:
     queries = {str(place): example.query for place, example in enumerate(part.examples)}
-    relevant = {
-        str(place): {str(text) for text in example.relevant}
-        for place, example in enumerate(part.examples)
-    }
+    relevant = {str(place): set(map(str, e.relevant)) for place, e in enumerate(part.examples)}
     corpus = {str(place): text for place, text in enumerate(part.documents)}
     return module.InformationRetrievalEvaluator(
         queries, corpus, relevant, name=part.examples[0].source, write_csv=False
