@@ -219,9 +219,8 @@ def judged_before(file: Path, model: str) -> dict[str, QueryRow]:
     if not file.exists() or not file.stat().st_size:
         return {}
     rows = (each[1] for each in read_rows(file, JudgedQuery) if not isinstance(each, Refusal))
-    return {
-        each.id: each for each in rows if (each.judge, each.prompt) == (model, JUDGE_PROMPT_VERSION)
-    }
+    own = (model, JUDGE_PROMPT_VERSION)
+    return {each.id: each for each in rows if (each.judge, each.prompt) == own}
 
 
 def agreement(

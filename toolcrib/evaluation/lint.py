@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from toolcrib import build
 from toolcrib.audit import Severity, audit_all
@@ -68,9 +68,7 @@ class LintInput:
     """
 
     tools: Sequence[ToolSpec]
-    searches: Mapping[str, Sequence[SelfSearch]] = field(
-        default_factory=dict[str, Sequence[SelfSearch]]
-    )
+    searches: Mapping[str, Sequence[SelfSearch]] = field(default_factory=dict[str, Any])
     providers: Collection[str] = ()
 
 
@@ -518,14 +516,12 @@ def _refusals(provider: Provider, given: LintInput) -> Iterator[Problem]:
     for spec in given.tools:
         schema = spec.input_schema or {"type": "object"}
         for fault in refusals(provider, Definition(spec.name, spec.description, schema)):
-            text = f"{provider} refuses a whole request for it: {fault}"
-            yield Problem(spec.id, text)
+            yield Problem(spec.id, f"{provider} refuses a whole request for it: {fault}")
 
 
 for _provider in Provider:
-    lint_rule(f"provider-{_provider}", "error", f"{_provider} refuses the definition (`--for`)")(
-        partial(_refusals, _provider)
-    )
+    _title = f"{_provider} refuses the definition (`--for`)"
+    lint_rule(f"provider-{_provider}", "error", _title)(partial(_refusals, _provider))
 
 
 # -- searches --------------------------------------------------------------------------------------

@@ -193,9 +193,8 @@ def _toolret_of(*parts: str, tasks: Iterable[str] = ()) -> HubSet:
 
 def _intents_of(repo: str, config: str | None, **splits: str) -> HubSet:
     """Splits of the source, with our names."""
-    return HubSet(
-        _intents, tuple(HubTable(repo, config, rows, split) for rows, split in splits.items())
-    )
+    tables = (HubTable(repo, config, rows, split) for rows, split in splits.items())
+    return HubSet(_intents, tuple(tables))
 
 
 HUB_SETS: Mapping[str, HubSet] = {
@@ -392,9 +391,8 @@ def load(
         return load_from_hub(source)
     near = get_close_matches(source, HUB_SETS, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UnknownFormatError(
-        source, "", f"there is no such folder or public name; {hint}{_known_forms()}"
-    )
+    reason = f"there is no such folder or public name; {hint}{_known_forms()}"
+    raise UnknownFormatError(source, "", reason)
 
 
 def _load_folder(source: str) -> DataSet:

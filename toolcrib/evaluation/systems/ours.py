@@ -89,9 +89,8 @@ class OwnSystems:
         store = build.open_store(":memory:", self._settings, layout(self._dense.dimensions))
         self._stores[with_examples] = (digests, store)
         bare = {} if with_examples else {"success_examples": ()}
-        Crib.over(store, self._dense, self._settings).index_tools(
-            [tool.model_copy(update=bare) for tool in tools]
-        )
+        given = [tool.model_copy(update=bare) for tool in tools]
+        Crib.over(store, self._dense, self._settings).index_tools(given)
         return store
 
 
