@@ -40,9 +40,8 @@ def read_weights(folder: Path) -> Weights:
         name.removeprefix("bert."): value.astype(np.float32)
         for name, value in load(folder / "model.safetensors").items()
     }
-    return Weights(
-        tensors, int(config["num_attention_heads"]), (folder / "tokenizer.json").read_bytes()
-    )
+    heads = int(config["num_attention_heads"])
+    return Weights(tensors, heads, (folder / "tokenizer.json").read_bytes())
 
 
 def export(
@@ -64,9 +63,8 @@ def export(
     tokenizer.no_truncation()
     model, plain = graph.build(weights.tensors, weights.heads, None)
     if quantised:
-        ranges = _activation_ranges(
-            model, plain.taps, _feeds(tokenizer, int(card["max_tokens"]), texts)
-        )
+        feeds = _feeds(tokenizer, int(card["max_tokens"]), texts)
+        ranges = _activation_ranges(model, plain.taps, feeds)
         model, _ = graph.build(weights.tensors, weights.heads, ranges)
     out.mkdir(parents=True, exist_ok=True)
     files = {
@@ -222,13 +220,12 @@ def write_for_training(weights: Weights, folder: Path) -> None:
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in weights.tensors.items()}
     model.load_state_dict(tensors, strict=False)
     model.save_pretrained(str(folder))
-    (folder / "tokenizer.json").write_bytes(weights.tokenizer)
+    file = folder / "tokenizer.json"
+    file.write_bytes(weights.tokenizer)
     special = {
-        f"{name.lower()}_token": f"[{name}]" for name in ("UNK", "SEP", "PAD", "CLS", "MASK")
+        f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")
     }
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"), **special
-    )
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(file), **special)
     tokenizer.save_pretrained(str(folder))
 
 

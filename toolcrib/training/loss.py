@@ -44,9 +44,8 @@ class MaskedContrastiveLoss(nn.Module):
         columns = zip(*((e.positive, *e.negatives) for e in examples), strict=True)
         places = [place for column in columns for place in column]
         masked = self._false_negative_mask(rows, places).to(queries.device)
-        scores = (INVERSE_TEMPERATURE * queries @ torch.cat(texts).T).masked_fill(
-            masked, -torch.inf
-        )
+        scores = INVERSE_TEMPERATURE * queries @ torch.cat(texts).T
+        scores = scores.masked_fill(masked, -torch.inf)
         target = torch.arange(len(rows), device=scores.device)
         return nn.functional.cross_entropy(scores, target)
 

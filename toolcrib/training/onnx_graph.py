@@ -120,9 +120,8 @@ def attention(graph: Graph, x: str, site: str, source: str, mask: str) -> str:
     """Add multi-head self-attention, query, key and value in one product."""
     parts = [f"{source}.{name}" for name in ("query", "key", "value")]
     weight = np.concatenate([graph.weights[f"{part}.weight"].T for part in parts], axis=1)
-    bias = graph.const(
-        f"{site}.bias", np.concatenate([graph.weights[f"{part}.bias"] for part in parts])
-    )
+    biases = [graph.weights[f"{part}.bias"] for part in parts]
+    bias = graph.const(f"{site}.bias", np.concatenate(biases))
     graph.taps[site] = x
     if graph.ranges is None:
         inputs = [x, graph.const(f"{site}.w", weight), bias, mask]

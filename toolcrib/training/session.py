@@ -300,15 +300,12 @@ def ranking_evaluator(data_sets: Sequence[DataSet], guide: DenseEncoder, seed: i
         }
         for example in data.examples
     ]
-    return module.CrossEncoderRerankingEvaluator(
-        samples, at_k=10, name=EVALUATOR_NAME, write_csv=False
-    )
+    return module.CrossEncoderRerankingEvaluator(samples, name=EVALUATOR_NAME, write_csv=False)
 
 
 def _parts(data_sets: Sequence[DataSet], seed: int) -> list[TrainingData]:
-    found = [
-        sample_data(from_labels(data, data.split(DEV)), MAX_DEV_QUERIES, seed) for data in data_sets
-    ]
+    labelled = (from_labels(data, data.split(DEV)) for data in data_sets)
+    found = [sample_data(part, MAX_DEV_QUERIES, seed) for part in labelled]
     return [part for part in found if part.examples]
 
 
@@ -327,9 +324,7 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
 
     class MeanOfSets(base):
         def __call__(self, model: Any, *_where: Any, **_when: Any) -> dict[str, float]:
-            found = [
-                evaluator(model)[f"{evaluator.name}_cosine_ndcg@10"] for evaluator in evaluators
-            ]
+            found = [each(model)[f"{each.name}_cosine_ndcg@10"] for each in evaluators]
             return {f"{EVALUATOR_NAME}_ndcg@10": sum(found) / len(found)}
 
     return MeanOfSets()
