@@ -271,6 +271,7 @@ def calibrate(
     of_query, shift = any_way.fit(evidence)
     kept = _base_rate_evidence(evidence)
     curves = acceptance_curves(kept, [sure_of[id(one)] for one in kept])
+    labels = sorted((one.query.text, sorted(one.query.relevant)) for one in shown)
     return Calibration(
         identity=dict(identity),
         method=max(any_way.method, tool_way.method, key=CALIBRATION_METHODS.index),
@@ -282,7 +283,7 @@ def calibrate(
         curves=curves,
         needed=least_probabilities(evidence, unseen),
         seed=seed,
-        data_digest=_digest(shown),
+        data_digest=hashlib.blake2b(json.dumps(labels).encode(), digest_size=16).hexdigest(),
         queries=len(shown),
         figures=_figures(evidence, confidence, unseen, recommended_threshold(curves[""])),
     )
@@ -517,11 +518,6 @@ def figures_of(calibration: Calibration, evidence: Sequence[LabelledEvidence]) -
         for one, sure in zip(evidence, confidence, strict=True)
     ]
     return _figures(evidence, confidence, predicted, calibration.threshold)
-
-
-def _digest(shown: Sequence[LabelledEvidence]) -> str:
-    rows = sorted((one.query.text, sorted(one.query.relevant)) for one in shown)
-    return hashlib.blake2b(json.dumps(rows).encode(), digest_size=16).hexdigest()
 
 
 def acceptance_curves(
