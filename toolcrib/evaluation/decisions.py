@@ -203,9 +203,7 @@ def _reliabilities(made: Sequence[LoggedDecision]) -> dict[str, Reliability]:
     }
     found: dict[str, Reliability] = {}
     for name, judge in judges.items():
-        known = [
-            (sure, right) for sure, right in map(judge, made) if not (sure is None or right is None)
-        ]
+        known = [pair for pair in map(judge, made) if None not in pair]
         if known:
             confidence, correct = (np.array(column) for column in zip(*known, strict=True))
             most = max(1, min(RELIABILITY_BINS, len(known) // MIN_BIN_DECISIONS))
