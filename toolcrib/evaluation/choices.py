@@ -139,9 +139,8 @@ def _labelled_turn(
     if names and (unknown := [label for label in labels if label not in names]):
         message = f"labels.{kind}: {unknown[0]!r} is none of {', '.join(names)}"
         return Refusal(str(path), place, message)
-    fields = {
-        name: value for name, value in (row.model_extra or {}).items() if name in Turn.model_fields
-    }
+    extra = row.model_extra or {}
+    fields = {name: extra[name] for name in Turn.model_fields if name in extra}
     try:
         turn = Turn.model_validate(fields)
     except ValidationError as error:

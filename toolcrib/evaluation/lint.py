@@ -580,9 +580,8 @@ def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSear
     best = others[0].score if others else 0.0
     # A tool outside of the results scores at most as the last result.
     score = own.score if own is not None else hits[-1].score if hits else 0.0
-    return SelfSearch(
-        kind, text, None if own is None else own.rank, others[0].id if others else "", score - best
-    )
+    rank = None if own is None else own.rank
+    return SelfSearch(kind, text, rank, others[0].id if others else "", score - best)
 
 
 # -- what the answers show -------------------------------------------------------------------------

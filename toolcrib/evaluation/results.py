@@ -306,12 +306,8 @@ def find_mistakes(
     outcomes: Sequence[QueryResult], tools: Iterable[ToolSpec], count: int = 20
 ) -> Mistakes:
     """At most `count` of each kind, from one system's outcomes on one data set."""
-    queries = [outcome.query for outcome in outcomes]
-    return Mistakes(
-        worst=worst_queries(outcomes, count),
-        confusions=confusions(outcomes, count),
-        unmatched=unmatched_words(queries, tools, count),
-    )
+    unmatched = unmatched_words([outcome.query for outcome in outcomes], tools, count)
+    return Mistakes(worst_queries(outcomes, count), confusions(outcomes, count), unmatched)
 
 
 def worst_queries(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Mistake, ...]:

@@ -47,13 +47,10 @@ def decision_tables(summary: DecisionSummary) -> dict[str, TextTable]:
         for part, counts in summary.verdicts.items()
         if counts
     )
-    rates = (
-        (RATES[name], _share(rate.value), f"{rate.of:,}") for name, rate in summary.rates.items()
-    )
+    rates = ((RATES[n], _share(one.value), f"{one.of:,}") for n, one in summary.rates.items())
     sure = ((n, f"{one.ece:.3f}", f"{one.count:,}") for n, one in summary.reliability.items())
     degraded = (
-        (stage, f"{count:,}", _share(count / summary.decisions))
-        for stage, count in summary.degraded.items()
+        (stage, f"{n:,}", _share(n / summary.decisions)) for stage, n in summary.degraded.items()
     )
     preferences = (
         (
