@@ -87,9 +87,8 @@ def _rest(summary: DecisionSummary) -> Iterator[str]:
 def _facts(summary: DecisionSummary) -> str:
     if not summary.decisions:
         return "no decisions"
-    times = " – ".join(
-        f"{datetime.fromisoformat(t):%Y-%m-%d %H:%M}" for t in (summary.since, summary.until)
-    )
+    since, until = map(datetime.fromisoformat, (summary.since, summary.until))
+    times = f"{since:%Y-%m-%d %H:%M} – {until:%Y-%m-%d %H:%M}"
     left_out = f" · unreadable records left out: {summary.unreadable:,}" * bool(summary.unreadable)
     return f"{times} UTC · feedback or outcomes of {summary.feedback:,}{left_out}"
 
