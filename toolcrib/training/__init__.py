@@ -7,8 +7,6 @@ from typing import Any
 from toolcrib.errors import MissingExtraError
 from toolcrib.extras import import_extra
 
-__all__ = ["import_train"]
-
 CPU_BUILD = (
     "; without an NVIDIA GPU first `pip install torch --index-url "
     "https://download.pytorch.org/whl/cpu`, a far smaller download"

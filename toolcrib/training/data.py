@@ -364,13 +364,11 @@ def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, b
     server = spec.server if rng.random() < NAMED_SERVER_SHARE else ""
     if rng.random() < HIDDEN_PURPOSE_SHARE:
         rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
-        parameters = ", ".join(_parameters(spec))
-        # Many tools have only a name left; their parameters describe them.
-        described = (
-            rest if len(rest.split()) > MIN_PURPOSE_WORDS else f"{rest} {parameters}".strip()
-        )
+        if len(rest.split()) <= MIN_PURPOSE_WORDS:
+            # Many tools have only a name left; their parameters describe them.
+            rest = f"{rest} {', '.join(_parameters(spec))}".strip()
         words = " ".join(split_identifier(spec.name))
-        return clean(f"{server} {words}: {described}"), True
+        return clean(f"{server} {words}: {rest}"), True
     return clean(dense_text(spec) if server else without_server(spec)), False
 
 
@@ -381,9 +379,8 @@ def _wish(spec: ToolSpec, purpose: str, rng: random.Random, *, named: bool) -> s
         wish = " ".join(words).casefold()
     else:
         wish = _imperative(purpose)
-    placed = (
-        WISH_SERVER_SHARE if len(wish.split()) > MAX_SHORT_WISH_WORDS else SHORT_WISH_SERVER_SHARE
-    )
+    is_short = len(wish.split()) <= MAX_SHORT_WISH_WORDS
+    placed = SHORT_WISH_SERVER_SHARE if is_short else WISH_SERVER_SHARE
     if spec.server and rng.random() < placed:
         wish = rng.choice(_phrases().server_frames).format(wish, spec.server)
     parameters = list(_parameters(spec))

@@ -102,10 +102,8 @@ def _activation_ranges(
     onnx = import_train("onnx")
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
-    tapped.graph.output.extend(
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
-        for name in taps.values()
-    )
+    value = onnx.helper.make_tensor_value_info
+    tapped.graph.output.extend(value(tap, onnx.TensorProto.FLOAT, None) for tap in taps.values())
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # the same sums in the same order
@@ -237,12 +235,11 @@ def _heads(model: Any) -> int:
 def _tensors(found: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
     """The graph's constants with BERT's names and shapes."""
     words = found["words"].astype(np.float32) * found.get("scales", np.float32(1))
-    positions: NDArray[np.float32] = found["positions"]
     # The graph adds its only token type to the positions.
     types = np.zeros((2, words.shape[1]), dtype=np.float32)
     tensors: dict[str, NDArray[np.float32]] = {
         WORD_EMBEDDINGS: words,
-        POSITION_EMBEDDINGS: positions,
+        POSITION_EMBEDDINGS: found["positions"],
         SEGMENT_EMBEDDINGS: types,
     }
     kept = ("embeddings.LayerNorm", "encoder.layer")
@@ -309,8 +306,7 @@ def agreement(
     Raises:
         TrainingError: the models differ too much to trust the export.
     """
-    compare = _encoders if kind == "encoder" else _rerankers
-    found = compare(trained, exported, data)
+    found = (_encoders if kind == "encoder" else _rerankers)(trained, exported, data)
     figure = next(iter(found.values()))
     if not figure >= MIN_AGREEMENT:
         raise TrainingError(

@@ -156,9 +156,8 @@ def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingRes
     card = {"name": plan.out.resolve().name, "max_tokens": MAX_TOKENS, "base": plan.base}
     agreed = export_agreeing(plan.kind, work, plan.out, card, data)
     verdict = _verdict(plan, settings, sets, report)
-    outcome = TrainingResult(
-        gathered.pairs, gathered.left_out, data.digest, account, agreed, verdict
-    )
+    pairs, left_out = gathered.pairs, gathered.left_out
+    outcome = TrainingResult(pairs, left_out, data.digest, account, agreed, verdict)
     add_to_card(plan.out, {**asdict(outcome), "run": run})
     if not plan.keep_work:
         shutil.rmtree(work)
@@ -387,11 +386,10 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
         if not columns:
             continue
         differences = np.column_stack([columns[measure] for measure in COMPARED_MEASURES])
+        tests = zip(COMPARED_MEASURES, randomisation_tests(differences, seed), strict=True)
         changes += (
             Change(data.name, each, before.measures[each].mean, after.measures[each].mean, float(p))
-            for each, p in zip(
-                COMPARED_MEASURES, randomisation_tests(differences, seed), strict=True
-            )
+            for each, p in tests
         )
         # Data sets weigh alike, whatever their number of queries.
         deciding.append(differences[:, :1] / len(differences) / len(found.sets))
