@@ -238,7 +238,7 @@ class Distillation(MaskedContrastiveLoss):
         places, own = lists.T.reshape(-1), torch.arange(len(batch))
         queries = encoder.vectors(encoder.queries, batch)
         scores = INVERSE_TEMPERATURE * queries @ encoder.vectors(encoder.documents, places).T
-        masked = self._masked(batch.tolist(), places.tolist()).to(scores.device)
+        masked = self._false_negative_mask(batch.tolist(), places.tolist()).to(scores.device)
         loss = cross_entropy(scores.masked_fill(masked, -torch.inf), own.to(scores.device))
         if taught is None:
             return loss

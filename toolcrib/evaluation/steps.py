@@ -16,7 +16,7 @@ from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import FileRow, read_all
 from toolcrib.evaluation.systems.base import StepFinder, System
 from toolcrib.indexers.readers.registry import tool_entries
-from toolcrib.records import ToolSpec
+from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import Score
 from toolcrib.retrieval.legs import has_words
 
@@ -83,11 +83,15 @@ def load_runs(folder: Path) -> tuple[list[ToolSpec], list[RunRow]]:
     Raises:
         SourceError: a file cannot be read, a row is wrong, or there is no run.
     """
-    found = [item for _, item in tool_entries(str(folder / "tools.jsonl"), None, None)]
+    tools: list[ToolSpec] = []
+    for _, item in tool_entries(str(folder / "tools.jsonl"), None, None):
+        if isinstance(item, Refusal):
+            raise SourceError(item.source, item.place, item.reason)
+        tools.append(item)
     runs = read_all(folder / "steps.jsonl", RunRow)
     if not runs:
         raise SourceError(str(folder / "steps.jsonl"), "", "holds no run")
-    return [item for item in found if isinstance(item, ToolSpec)], runs
+    return tools, runs
 
 
 def first_uses(run: RunRow, known: set[str]) -> Iterator[FirstUse]:

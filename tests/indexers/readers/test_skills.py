@@ -58,7 +58,6 @@ def test_a_folder_is_one_skill_with_its_text_and_files(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("# No front matter", "must begin with name and description between two lines of ---"),
-        ("", "must begin with name"),
         ("---\nname: a\n", "must begin with name"),
         ("---\n- a\n---\n", "must be an object, not a list"),
         ("---\nname: a\n---\nx", "description: missing"),
