@@ -151,6 +151,24 @@ def test_a_session_gives_four_observations_of_a_tool_at_most(crib):
     assert learned(crib)["chat/post"].observations == 4
 
 
+def test_a_session_has_one_quota_also_after_a_restart(crib, tmp_path, settings):
+    log = JsonLinesLog(tmp_path / "log.jsonl")
+    telling = settings.model_copy(
+        update={"telemetry": TelemetrySettings(text=True), "learning": LearningSettings()}
+    )
+    with Crib.open(tmp_path / "other", settings=telling, log=log) as logging:
+        logging.index_tools(TOOLS)
+        for _ in range(2):
+            teach(logging, sessions="111")
+    records = list(log.read())
+    once = crib.turns.learner.read_log(records)
+    assert (once.added, once.known, once.without_tool, once.over_quota) == (4, 0, 0, 2)
+    crib.close()
+    with Crib.open(tmp_path, settings=settings) as again:
+        twice = again.turns.learner.read_log(records)
+        assert (twice.added, twice.known, twice.over_quota) == (0, 4, 2)
+
+
 @pytest.mark.parametrize("what", ["chat/post", "ana", "today"])
 def test_it_is_taken_back_by_day_key_or_tool(crib, what):
     teach(crib, by="ana")

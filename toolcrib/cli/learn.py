@@ -62,7 +62,8 @@ def learn(
             told = _read_log(crib, context, from_)
             text = (
                 f"{count_of(told.added, 'new observation')}; {told.known} known before, "
-                f"{told.without_text} without the user's words, {told.without_tool} of no tool here"
+                f"{told.without_text} without the user's words, "
+                f"{told.without_tool} of no tool here, {told.over_quota} beyond a session's quota"
             )
             print_either(told, text, json=json)
         elif undo is not None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -82,6 +82,9 @@ _REASONS = {
     "off": "learning is off",
 }
 
+ObserveResult: TypeAlias = Literal["added", "known", "tool", "quota"]
+"""Result of an observation: kept, kept before, of no option here, or beyond its session's quota."""
+
 Learnable: TypeAlias = Callable[[str, Scope | None], RankedOptions]
 """Ranks the options of a choice for a text in a scope, without learned examples; only ranked
 options can be learned."""
@@ -128,7 +131,7 @@ class UsageLearner:
         )
         self.choices = LearnedChoices()
         self.learnable: dict[str, Learnable] = {"": self._rank_tools}
-        self._session_counts: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
+        self._session_counts: BoundedMap[tuple[str, str, str], int] | None = None
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._background: threading.Thread | None = None
@@ -190,6 +193,7 @@ class UsageLearner:
         now = self._now()
         new = sum(
             self._observe(decision_id, request.choice if c == LABELS else c, each, request, now)
+            == "added"
             for c, options in right.items()
             for each in options
         )
@@ -237,7 +241,9 @@ class UsageLearner:
             for (decision, choice, option), record in known.items()
         )
         self.learn()
-        return LogLearning(counts["added"], counts["known"], counts["text"], counts["tool"])
+        return LogLearning(
+            counts["added"], counts["known"], counts["text"], counts["tool"], counts["quota"]
+        )
 
     def _run_from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> None:
         """Add a call of a log to its run, unless the call was counted when it happened."""
@@ -246,49 +252,63 @@ class UsageLearner:
             at = datetime.fromisoformat(call["at"]).timestamp()
             self.runs.record(decision["id"], call["tool"], at)
 
-    def _from_log(self, decision: Mapping[str, Any], choice: str, option: str, at: str) -> str:
+    def _from_log(
+        self, decision: Mapping[str, Any], choice: str, option: str, at: str
+    ) -> ObserveResult | Literal["text"]:
         words = cast("dict[str, str]", decision.get("text") or {})
         if not (text := words.get("search")):
             return "text"
-        if self._table.has(decision["id"], name_of(choice, option)):
-            return "known"
         when, by = datetime.fromisoformat(at).timestamp(), decision.get("by", "")
         text, session = text[:MAX_REQUEST_CHARS], decision.get("session")
         request = _PendingRequest(text, None, session, by, choice)
-        return "added" if self._observe(decision["id"], choice, option, request, when) else "tool"
+        return self._observe(decision["id"], choice, option, request, when)
 
     def _observe(
         self, decision_id: str, choice: str, option: str, request: _PendingRequest, at: float
-    ) -> bool:
+    ) -> ObserveResult:
         """Keep a new observation within the session's quota, if the option still exists."""
         name, rank = name_of(choice, option), self.learnable.get(choice)
-        if rank is None or self._table.has(decision_id, name):
-            return False
+        if self._table.has(decision_id, name):
+            return "known"
+        if rank is None:
+            return "tool"
         vector, scores = rank(request.text, request.scope)
         known = {key: {"digest": ""} for key in scores} if choice else self._payloads([option])
         if vector is None or option not in known:
-            return False
+            return "tool"
         session = self._table.session_hash(f"{request.by}\n{request.session or day_of(at)}")
-        with self._lock:
-            given = self._session_counts.get((request.by, session, name), 0) + 1
-            self._session_counts[request.by, session, name] = given
-            if given > MAX_EXAMPLES_A_SESSION:
-                return False
-        observation = Observation(
-            decision=decision_id,
-            tool=option,
-            digest=known[option]["digest"],
-            at=at,
-            session=session,
-            by=request.by,
-            encoder=self._tools.dense.name,
-            vector=vector,
-            ranking=tuple(sorted(scores.items(), key=lambda pair: -pair[1])),
-            text=request.text if self._text else None,
-            choice=choice,
+        if not self._is_within_quota(request.by, session, name):
+            return "quota"
+        self._table.add(
+            Observation(
+                decision=decision_id,
+                tool=option,
+                digest=known[option]["digest"],
+                at=at,
+                session=session,
+                by=request.by,
+                encoder=self._tools.dense.name,
+                vector=vector,
+                ranking=tuple(sorted(scores.items(), key=lambda pair: -pair[1])),
+                text=request.text if self._text else None,
+                choice=choice,
+            )
         )
-        self._table.add(observation)
-        return True
+        return "added"
+
+    def _is_within_quota(self, by: str, session: str, name: str) -> bool:
+        """Count an observation of a session; False if the session has no quota left for it."""
+        with self._lock:
+            if self._session_counts is None:
+                # A process that starts must not give a session its quota again.
+                kept = Counter((each.by, each.session, each.name) for each in self._table.read())
+                self._session_counts = BoundedMap(MAX_SESSION_COUNTS)
+                self._session_counts.update(kept)
+            given = self._session_counts.get((by, session, name), 0)
+            if given >= MAX_EXAMPLES_A_SESSION:
+                return False
+            self._session_counts[by, session, name] = given + 1
+            return True
 
     def _rank_tools(self, text: str, scope: Scope | None) -> RankedOptions:
         query = self._tools.retriever.encode(text)
@@ -442,7 +462,7 @@ class UsageLearner:
         )
         self.runs.remove(what)
         with self._lock:
-            self._session_counts.clear()
+            self._session_counts = None
         self.learn()
         return removed
 

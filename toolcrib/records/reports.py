@@ -305,9 +305,13 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class LogLearning:
-    """Result of learning from a log: new observations, and successes without an observation."""
+    """Result of learning from a log: new observations, and successes without an observation.
+
+    `over_quota`: successes of sessions that have taught their share of the option already.
+    """
 
     added: int
     known: int
     without_text: int
     without_tool: int
+    over_quota: int
