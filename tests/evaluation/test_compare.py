@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.significance import find_falls, missing_measures
+from toolcrib.evaluation.significance import (
+    UnpairedQueries,
+    find_falls,
+    missing_measures,
+    unpaired_queries,
+)
 
 GOOD = [0.9, 0.8, 1.0, 0.7] * 10
 
@@ -67,6 +72,13 @@ def test_without_single_queries_intervals_must_not_overlap():
 def test_queries_that_only_one_evaluation_has_say_nothing():
     # The new queries are all failed, the old ones answered as before.
     assert find_falls(_exported(GOOD), _exported([*GOOD, *[0.0] * 40]), max_drop=0.01) == ()
+
+
+def test_queries_that_only_one_evaluation_has_are_counted():
+    after = _exported([*GOOD, *[0.0] * 40])
+    assert unpaired_queries(_exported(GOOD), after) == (UnpairedQueries("office", 0, 40),)
+    assert unpaired_queries(_exported(GOOD), _exported(_less(0.03))) == ()
+    assert unpaired_queries(_exported(GOOD, per_query=False), after) == ()
 
 
 def test_the_deepest_fall_comes_first():

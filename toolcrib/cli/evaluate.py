@@ -341,13 +341,17 @@ def compare(
 ) -> None:
     """Exit with 1 if a measure dropped significantly, by more than --max-drop."""
     from toolcrib.cli.output import print_falls
-    from toolcrib.evaluation.significance import find_falls, missing_measures
+    from toolcrib.evaluation.significance import find_falls, missing_measures, unpaired_queries
 
     old, new = read_json(before), read_json(after)
     falls = find_falls(old, new, max_drop)
-    gone = missing_measures(old, new)
-    value = {"falls": [asdict(fall) for fall in falls], "missing": list(gone)}
-    print_either(value, partial(print_falls, falls, gone), json=json)
+    gone, unpaired = missing_measures(old, new), unpaired_queries(old, new)
+    value = {
+        "falls": [asdict(fall) for fall in falls],
+        "missing": list(gone),
+        "unpaired": [asdict(each) for each in unpaired],
+    }
+    print_either(value, partial(print_falls, falls, gone, unpaired), json=json)
     if falls:
         raise typer.Exit(EXIT_NOT_CLEAN)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.choices import ChoiceResult
     from toolcrib.evaluation.decisions import DecisionSummary
     from toolcrib.evaluation.results import Evaluation, Mistakes, SetResult, SystemResult
-    from toolcrib.evaluation.significance import Fall
+    from toolcrib.evaluation.significance import Fall, UnpairedQueries
     from toolcrib.evaluation.steps import StepEvaluation
     from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
@@ -490,8 +490,10 @@ def print_choices(results: Sequence[ChoiceResult]) -> None:
             notes.print(f"[dim]{escape(one.name)}: {count_of(count, 'turn')} without {part}[/]")
 
 
-def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:
-    """Print measures that dropped, and measures that are missing now."""
+def print_falls(
+    falls: Sequence[Fall], gone: Sequence[str], unpaired: Sequence[UnpairedQueries]
+) -> None:
+    """Print measures that dropped, measures that are missing now, and unpaired queries."""
     for fall in falls:
         sure = "" if fall.p is None else f", p = {fall.p:.3f}"
         place = escape(f"{fall.data_set} / {fall.system} / {fall.measure}")
@@ -499,6 +501,11 @@ def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:
         out.print(f"[red]fell[/] {place}: {before} to {after}{sure}")
     for name in gone:
         out.print(f"[yellow]not measured any more:[/] {escape(name)}")
+    for each in unpaired:
+        out.print(
+            f"[yellow]not paired:[/] {escape(each.data_set)}: answerable queries only in before "
+            f"{each.before:,}, only in after {each.after:,}"
+        )
     if not falls:
         out.print("[green]nothing fell significantly[/]")
 

@@ -139,6 +139,15 @@ class Fall:
         return -fall if lower_is_better(self.measure) else fall
 
 
+@dataclass(frozen=True, slots=True)
+class UnpairedQueries:
+    """Answerable queries of a set that only one evaluation has: no paired test counts them."""
+
+    data_set: str
+    before: int
+    after: int
+
+
 def find_falls(
     before: Mapping[str, Any], after: Mapping[str, Any], max_drop: float
 ) -> tuple[Fall, ...]:
@@ -175,6 +184,23 @@ def missing_measures(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
     """Measures that `after` lacks, as `set / system / measure`."""
     old, new = _measures(before, "before"), _measures(after, "after")
     return tuple(" / ".join(key) for key in old if key not in new)
+
+
+def unpaired_queries(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[UnpairedQueries, ...]:
+    """Numbers of queries that only one evaluation has, of sets with `per_query` in both."""
+    old, new = _measures(before, "before"), _measures(after, "after")
+    queries: dict[str, tuple[set[str], set[str]]] = {}
+    for key in (key for key in old if key in new):
+        was, now = queries.setdefault(key[0], (set(), set()))
+        was.update(_values(key, before))
+        now.update(_values(key, after))
+    return tuple(
+        UnpairedQueries(data_set, len(was - now), len(now - was))
+        for data_set, (was, now) in queries.items()
+        if was and now and was != now
+    )
 
 
 def _measures(exported: Mapping[str, Any], source: str) -> dict[_Key, Mapping[str, float]]:
