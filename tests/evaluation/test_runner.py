@@ -329,6 +329,12 @@ def test_a_system_that_can_learn_does_so_from_the_split_named_and_others_are_lef
     assert Studious.learned == ("studied",)
 
 
+def test_a_set_without_the_split_to_learn_from_has_a_note():
+    office = evaluate([DATA], {"fixed": _fixed("weather")}, learn="dve").sets["office"]
+    assert "'dve'" in office.notes[-1]
+    assert "learned" in office.notes[-1]
+
+
 class Generous(Fixed):
     """Finds sets too: always its first two."""
 

@@ -126,6 +126,8 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
     prompt = PromptTokens(data.tools)
     results: dict[str, SystemResult] = {}
     notes = list(data.notes)
+    if plan.learn and not data.split(plan.learn):
+        notes.append(f"nothing was learned: no query is of the split {plan.learn!r}")
     for name, create in systems.items():
         try:
             results[name] = _evaluate_system(name, create, data, queries, prompt, plan)
