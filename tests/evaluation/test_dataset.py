@@ -243,6 +243,12 @@ def test_a_split_of_another_name_is_noted():
     )
 
 
+def test_a_set_without_any_label_is_noted():
+    query = LabelledQuery("a", "ring Ada", answerable=False)
+    (note,) = checked_data_set("set", [CALL], [LocatedQuery("q.jsonl: line 1", query)]).notes
+    assert "relevant" in note
+
+
 def test_a_text_may_stand_twice_in_one_split():
     data = checked_data_set("set", [CALL], [located("a", "ring Ada"), located("b", "ring Ada")])
     assert (len(data.queries), data.notes) == (2, ())

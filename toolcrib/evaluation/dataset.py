@@ -290,10 +290,12 @@ def checked_data_set(
     good = tuple(_without_repeats(located, findings))
     literal, as_words = name_leak(good, kept)
     notes = _notes(findings)
+    if not any(query.answerable for query in good):
+        notes = (*notes, "no query has `relevant`, so all count as unanswerable")
     if max(literal, as_words) > MIN_NOTED_SHARE:
         leak = (
-            f"name leak: {literal:.1%} of the answerable queries spell a relevant tool's name, "
-            f"{as_words:.1%} spell it as words"
+            f"name leak: {literal:.1%} of the answerable queries of all splits spell a relevant "
+            f"tool's name, {as_words:.1%} spell it as words"
         )
         notes = (*notes, leak)
     return DataSet(name, kept, good, kind, notes)
