@@ -338,6 +338,7 @@ def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
     assert told["patterns"]["error_streak"]["recall"] == 1.0
     shown = shell("eval", "guidance", path, "--split", "all").stdout
     assert "false doom_loop at event 2 of t2 (made)" in shown
+    assert "\nstall\t0\t0\t\t0\t0\t\n" in shown
     assert "no trajectory of the split 'test'" in shell("eval", "guidance", path).stderr
 
 
@@ -350,8 +351,8 @@ def test_the_steps_of_runs_are_measured(shell):
     (shell.folder / "runs" / "steps.jsonl").write_text(json.dumps(run))
     found = shell.json("eval", "--steps", "runs", "--system", "toolcrib", "-k", "1,2")
     assert (found["first_uses"], found["scores"]["toolcrib, steps"]["shown"]["2"]) == (2, 1)
-    printed = shell("eval", "--steps", "runs").stdout
-    assert "asked by\tfirst " in printed
-    assert "2 first uses in 1 run of 1 task" in printed
+    shown = shell("eval", "--steps", "runs").stdout
+    assert "2 first uses in 1 run of 1 task" in shown
+    assert shown.startswith("asked by\tfirst 10\tfirst 20\tfirst 10, by task\t")
     assert "steps.jsonl" in shell("eval", "--steps").stderr
     assert "steps.jsonl" in shell("eval", "--steps", "nowhere").stderr

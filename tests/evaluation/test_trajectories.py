@@ -41,6 +41,8 @@ def test_what_is_found_late_is_missed_and_what_is_not_labelled_is_false():
     streak, loop = found.patterns["error_streak"], found.patterns["doom_loop"]
     assert (streak.labelled, streak.found, streak.fired, streak.right) == (1, 1, 2, 1)
     assert (loop.recall, loop.precision) == (0, 1)
+    stall = found.patterns["stall"]
+    assert (stall.recall, stall.precision) == (None, None)
     assert (found.healthy, found.healthy_alarms, found.healthy_hours) == (1, 1, 1.0)
     assert [(each.id, each.pattern, each.mistake) for each in found.mistakes] == [
         ("late", "doom_loop", "missed"),
@@ -71,6 +73,14 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": "x", "events": []}\n{"id": "y"}\n')
 
     with pytest.raises(SourceError, match=r"line 2.*events"):
+        list(load_trajectories([tmp_path], "all"))
+
+
+def test_a_label_that_is_due_before_it_begins_is_refused(tmp_path):
+    row = '{"id": "x", "events": [], "alarms": [{"pattern": "stall", "from": 3, "by": 1}]}'
+    (tmp_path / "a.jsonl").write_text(row)
+
+    with pytest.raises(SourceError, match=r"line 1.*'by'"):
         list(load_trajectories([tmp_path], "all"))
 
 

@@ -528,31 +528,40 @@ def print_mistakes(name: str, made: Mistakes) -> None:
 
 def print_guidance(found: GuidanceEvaluation) -> None:
     """Print recall and precision of alarms, and every missed or false alarm."""
-    table = Table("alarm", "should come", "in time", "recall", "came", "right", "precision")
+
+    def share(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f}"
+
+    rows: list[tuple[str, ...]] = []
     for name, scores in found.patterns.items():
-        counts = scores.labelled, scores.found, scores.fired, scores.right
-        labelled, in_time, came, right = map(str, counts)
-        recall, precision = f"{scores.recall:.2f}", f"{scores.precision:.2f}"
-        table.add_row(name, labelled, in_time, recall, came, right, precision)
-    print_table(table, headed=True)
+        due = str(scores.labelled), str(scores.found), share(scores.recall)
+        hints = str(scores.fired), str(scores.right), share(scores.precision)
+        rows.append((name, *due, *hints))
+    figures = ("should come", "in time", "recall", "came", "right", "precision")
+    print_rows(rows, ("alarm",), figures, headed=True)
     out.print(
         f"{found.trajectories} trajectories ({escape(found.split)}), {found.events} events; "
         f"{found.healthy_alarms} alarms in {found.healthy} healthy ones of "
         f"{found.healthy_hours:.1f} hours"
     )
     for each in found.mistakes:
-        where = escape(f"{each.pattern} at event {each.at} of {each.id} ({each.kind})")
+        kind = f" ({each.kind})" if each.kind else ""
+        where = escape(f"{each.pattern} at event {each.at} of {each.id}{kind}")
         out.print(f"[red]{each.mistake}[/] {where}")
 
 
 def print_steps(found: StepEvaluation) -> None:
     """Print the share of first uses whose tool is shown, in percent: overall, and mean by task."""
     ks = list(next(iter(found.scores.values())).shown)
-    table = Table("asked by", *(f"first {k}" for k in ks), *(f"first {k}, by task" for k in ks))
-    for way, scores in found.scores.items():
-        figures = (*scores.shown.values(), *scores.by_task.values())
-        table.add_row(escape(way), *(f"{100 * share:.1f}" for share in figures))
-    print_table(table, headed=True)
+    figures = (*(f"first {k}" for k in ks), *(f"first {k}, by task" for k in ks))
+    rows = [
+        (
+            escape(way),
+            *(f"{100 * share:.1f}" for share in (*each.shown.values(), *each.by_task.values())),
+        )
+        for way, each in found.scores.items()
+    ]
+    print_rows(rows, ("asked by",), figures, headed=True)
     out.print(
         f"{escape(found.name)}: {count_of(found.first_uses, 'first use')} in "
         f"{count_of(found.runs, 'run')} of {count_of(found.tasks, 'task')}, "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, Self, TypeAlias, get_args
 
-from pydantic import Field, computed_field
+from pydantic import Field, computed_field, model_validator
 
 from toolcrib.evaluation.dataset import FileRow, read_all
 from toolcrib.guidance import GuidanceSession, TrajectoryEvent
@@ -28,6 +28,12 @@ class AlarmLabel(FrozenModel):
     pattern: AlarmName
     begin: int = Field(alias="from", ge=0)
     by: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> Self:
+        if self.by < self.begin:
+            raise ValueError(f"'by' ({self.by}) is before 'from' ({self.begin})")
+        return self
 
 
 class LabelledTrajectory(FileRow):
@@ -80,15 +86,15 @@ class AlarmScores:
 
     @computed_field
     @property
-    def recall(self) -> Score:
-        """Share of labelled stretches that were found in time."""
-        return self.found / self.labelled if self.labelled else 1.0
+    def recall(self) -> Score | None:
+        """Share of labelled stretches that were found in time; None without any."""
+        return self.found / self.labelled if self.labelled else None
 
     @computed_field
     @property
-    def precision(self) -> Score:
-        """Share of right hints."""
-        return self.right / self.fired if self.fired else 1.0
+    def precision(self) -> Score | None:
+        """Share of right hints; None without any."""
+        return self.right / self.fired if self.fired else None
 
 
 @dataclass(frozen=True, slots=True)
