@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from toolcrib.evaluation.choices import ChoiceResult
-from toolcrib.evaluation.decisions import VERDICTS, DecisionSummary, RouteSummary
+from toolcrib.evaluation.decisions import VERDICTS, DecisionSummary, RouteSummary, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ RATES = {
     "knowledge": "Right first collections",
 }
 MAX_CALLED_TOOLS = 20
-"""Most called tools in a table."""
+"""Most called tools in a table; a last row has all others."""
 
 
 def _table(caption: str, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> TextTable:
@@ -70,10 +69,7 @@ def decision_tables(summary: DecisionSummary) -> dict[str, TextTable]:
         )
         for one in summary.usage
     )
-    calls = (
-        (tool, f"{one.of:,}", _share(one.value))
-        for tool, one in islice(summary.calls.items(), MAX_CALLED_TOOLS)
-    )
+    calls = ((tool, f"{one.of:,}", _share(one.value)) for tool, one in _calls(summary))
     times = ("Turns", "Share", "p50 ms", "p95 ms", "p99 ms")
     interleaved = ("Second ranking", "Wins", "Losses", "Ties", "Share", "p")
     tokens = ("Use", "Model", "Calls", "Failed", "Tokens in", "Tokens out", "Cost")
@@ -93,6 +89,16 @@ def decision_tables(summary: DecisionSummary) -> dict[str, TextTable]:
         "calls": _table("Calls of tools", ("Tool", "Calls", "Succeeded"), calls),
         "usage": _table("Calls of language models", tokens, usage),
     }
+
+
+def _calls(summary: DecisionSummary) -> Iterable[tuple[str, Share]]:
+    """Calls of the most called tools, and of all other tools together."""
+    calls = list(summary.calls.items())
+    yield from calls[:MAX_CALLED_TOOLS]
+    if others := [one for _, one in calls[MAX_CALLED_TOOLS:]]:
+        total = sum(one.of for one in others)
+        share = sum(one.value * one.of for one in others) / total
+        yield f"{len(others):,} other tools", Share(share, total)
 
 
 def _routes(summary: DecisionSummary) -> Iterable[tuple[str, ...]]:
