@@ -91,6 +91,13 @@ class TestCalibrating:
         assert 0 < summary["coverage"] <= 1
         assert summary["data_digest"] != story.dry["data_digest"]
 
+    def test_figures_of_fewer_queries_say_of_how_many(self, story: Story) -> None:
+        dev = [row for row in ROWS if row["split"] == "dev"]
+        unread = {"id": "unread", "text": "zzqx vwkp", "answerable": False, "split": "dev"}
+        story.shell.write("unread.jsonl", *dev, unread)
+        said = story.shell("calibrate", "--queries", "unread.jsonl", "--dry-run").stdout
+        assert f"labelled queries: {len(dev) + 1} (by words " in said
+
     def test_it_warns_of_a_threshold_that_refuses_few_unanswerable_queries(
         self, story: Story
     ) -> None:
@@ -208,10 +215,13 @@ class TestWrongUsage:
         assert done.returncode == 2
         assert "no queries in the split 'none'; its splits are: dev, test, train;" in done.stderr
 
-    def test_queries_of_the_test_split_alone_bring_a_warning(self, story: Story) -> None:
+    @pytest.mark.parametrize("split", [(), ("--split", "test")])
+    def test_a_fit_on_the_test_split_brings_a_warning(
+        self, story: Story, split: tuple[str, ...]
+    ) -> None:
         story.shell.write("few.jsonl", *[row for row in ROWS if row["split"] == "test"][:9])
-        done = story.shell("calibrate", "--queries", "few.jsonl")
-        assert "all queries are of the split test" in done.stderr
+        done = story.shell("calibrate", "--queries", "few.jsonl", *split)
+        assert "the split test" in done.stderr
 
     @pytest.mark.parametrize(
         "arguments", [(), ("--queries", QUERIES, "--reset"), ("--from-feedback", "--reset")]

@@ -602,10 +602,10 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Calib
         err.print(f"[yellow]{escape(note)}[/]")
     data.require_splits(*split or ())
     wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]
-    if not split and wanted == ["test"]:
+    if "test" in wanted:
         err.print(
-            "[yellow]all queries are of the split test, so the fit uses them: `toolcrib eval` on "
-            "these queries will now be too good[/]"
+            "[yellow]the fit uses queries of the split test: `toolcrib eval` on these queries will "
+            "now be too good[/]"
         )
     kept = "the calibration in use is unchanged; the same command starts again"
     with show_counts("asking", kept) as listener:
@@ -656,8 +656,10 @@ def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:
             continue
         shown = _figure_text(summary[name])
         for title, figures in compared.items():
-            if figures and name != "queries" and figures.get(name) is not None:
-                shown += f" [dim]({title} {_figure_text(figures[name])})[/]"
+            value = None if figures is None else figures.get(name)
+            # Figures by words leave out queries for which words find no tool.
+            if value is not None and (name != "queries" or value != summary[name]):
+                shown += f" [dim]({title} {_figure_text(value)})[/]"
         out.print(f"[dim]{words}:[/] {shown}")
 
 
