@@ -126,3 +126,11 @@ def test_the_page_has_a_chapter_a_set_and_escapes_its_texts():
     assert hostile in reader.text
     assert reader.tags.count("svg") == 1
     assert "0 % of 1 turns are given the right questions." in reader.text
+
+
+@pytest.mark.parametrize("name", ["val", "validation", "dev"])
+def test_the_development_split_has_several_names(tmp_path, name):
+    row = {"id": "1", "text": "hello", "labels": {"route": "none"}, "split": name}
+    (tmp_path / "turns.jsonl").write_text(json.dumps(row))
+    (found,) = read_labelled(tmp_path / "turns.jsonl", "route", "dev")
+    assert found.split == "dev"

@@ -76,6 +76,14 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path):
         list(load_trajectories([tmp_path], "all"))
 
 
+@pytest.mark.parametrize("name", ["val", "validation", "dev"])
+def test_the_development_split_has_several_names(tmp_path, name):
+    (tmp_path / "a.jsonl").write_text(f'{{"id": "x", "events": [], "split": "{name}"}}')
+
+    (found,) = load_trajectories([tmp_path], "dev")
+    assert found.split == "dev"
+
+
 def test_a_label_that_is_due_before_it_begins_is_refused(tmp_path):
     row = '{"id": "x", "events": [], "alarms": [{"pattern": "stall", "from": 3, "by": 1}]}'
     (tmp_path / "a.jsonl").write_text(row)

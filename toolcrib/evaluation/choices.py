@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.dataset import FileRow, NonEmpty, read_rows, without_refusals
+from toolcrib.evaluation.dataset import FileRow, NonEmpty, Split, read_rows, without_refusals
 from toolcrib.evaluation.decisions import Reliability
 from toolcrib.evaluation.measures import expected_error, reliability_bins
 from toolcrib.records import Refusal, Turn
@@ -92,7 +92,7 @@ class _TurnRow(FileRow):
     model_config = FileRow.model_config | ConfigDict(extra="allow")
 
     id: NonEmpty
-    split: str = "test"
+    split: Split = "test"
     config: str = ""
     labels: dict[str, Any]
 

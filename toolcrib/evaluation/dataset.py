@@ -93,7 +93,8 @@ SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 _Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Split = Annotated[NonEmpty, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
+Split = Annotated[NonEmpty, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
+"""Split of a row, by the name that toolcrib has for it."""
 
 MAX_NAMED_ROWS = 20
 """Wrong rows of a file that an error names; the error counts all."""
@@ -118,7 +119,7 @@ class QueryRow(FileRow):
 
     id: NonEmpty
     text: str
-    split: _Split = "test"
+    split: Split = "test"
     relevant: dict[str, _Grade] = Field(default_factory=dict[str, float])
     answerable: bool | None = None
     unanswerable_scope: UnanswerableScope = ""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, computed_field, model_validator
 
-from toolcrib.evaluation.dataset import FileRow, read_all
+from toolcrib.evaluation.dataset import FileRow, Split, read_all
 from toolcrib.guidance import GuidanceSession, TrajectoryEvent
 from toolcrib.records.codec import FrozenModel, Score
 
@@ -44,7 +44,7 @@ class LabelledTrajectory(FileRow):
 
     id: str
     kind: str = ""
-    split: str = "test"
+    split: Split = "test"
     events: tuple[TrajectoryEvent, ...]
     alarms: tuple[AlarmLabel, ...] = ()
     readers: tuple[tuple[AlarmLabel, ...], ...] = ()
