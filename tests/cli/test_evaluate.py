@@ -354,5 +354,7 @@ def test_the_steps_of_runs_are_measured(shell):
     shown = shell("eval", "--steps", "runs").stdout
     assert "2 first uses in 1 run of 1 task" in shown
     assert shown.startswith("asked by\tfirst 10\tfirst 20\tfirst 10, by task\t")
+    done = shell("eval", "--steps", "runs", "--report", "page.html")
+    assert (done.returncode, "--report" in done.stderr) == (2, True)
     assert "steps.jsonl" in shell("eval", "--steps").stderr
     assert "steps.jsonl" in shell("eval", "--steps", "nowhere").stderr

@@ -75,6 +75,16 @@ def test_too_few_runs_of_other_tasks_give_no_learned_score(folder):
     assert "toolcrib, steps, learned" not in found.scores
 
 
+def test_what_is_left_out_is_counted(folder):
+    with (folder / "tools.jsonl").open("a") as file:
+        file.write('\n{"name": "bad", "descripton": "typo"}')
+    refused = []
+    tools, runs = load_runs(folder, refused.append)
+    assert [item.place for item in refused] == [f"line {len(TOOLS) + 1}"]
+    # Each run calls the first tool twice.
+    assert evaluate_steps("mini", tools[1:], runs, {}, (1,)).unknown_calls == 2 * len(runs)
+
+
 def test_a_folder_without_runs_is_refused(folder):
     (folder / "steps.jsonl").write_text("")
     with pytest.raises(SourceError):

@@ -34,7 +34,7 @@ from toolcrib.cli.progress import NOTHING_KEPT_NOTE, show_counts
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError
 from toolcrib.problems import EXIT_NOT_CLEAN
-from toolcrib.records import Turn
+from toolcrib.records import Refusal, Turn
 from toolcrib.records.codec import is_object
 from toolcrib.settings import load_settings
 
@@ -238,6 +238,7 @@ def run(
     from toolcrib.evaluation.results import as_json
 
     if steps:
+        _require_step_options(context)
         _run_steps(context, datasets or [], system, k, json=json)
         return
     sets = [
@@ -296,18 +297,33 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
         return evaluate(sets, systems, progress=listener, **options)
 
 
+STEP_OPTIONS = frozenset({"datasets", "system", "k", "steps", "json"})
+"""Parameters of `eval run` that count with `--steps`."""
+
+
+def _require_step_options(context: typer.Context) -> None:
+    """Refuse options that mean nothing for runs of agents."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name not in STEP_OPTIONS and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter("does not go with --steps", param_hint=parameter.opts[0])
+
+
 def _run_steps(
     context: typer.Context, folders: Sequence[str], names: list[str] | None, k: str, *, json: bool
 ) -> None:
     """Measure how often the tool of a run's first call is among the shown tools."""
-    from toolcrib.cli.output import print_steps
+    from toolcrib.cli.output import print_refused, print_steps
     from toolcrib.evaluation.steps import evaluate_steps, load_runs
 
     if not folders:
         raise typer.BadParameter("name a folder with steps.jsonl and tools.jsonl")
     ks = _ranks("10,20" if k == DEFAULT_RANKS else k)
     for folder in map(Path, folders):
-        tools, runs = load_runs(folder)
+        refused: list[Refusal] = []
+        tools, runs = load_runs(folder, refused.append)
+        print_refused(refused)
         with (
             _systems(context, None, names or ["toolcrib", "rank-bm25"], indexed=False) as chosen,
             show_counts("asking", NOTHING_KEPT_NOTE) as listener,

@@ -567,6 +567,8 @@ def print_steps(found: StepEvaluation) -> None:
         f"{count_of(found.runs, 'run')} of {count_of(found.tasks, 'task')}, "
         f"{count_of(found.tools, 'tool')}"
     )
+    if found.unknown_calls:
+        out.print(f"[yellow]calls left out, no tool has their id: {found.unknown_calls:,}[/]")
 
 
 def write_file(path: Path, text: str) -> None:

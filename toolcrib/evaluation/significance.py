@@ -228,14 +228,15 @@ def _require_one_split(data_set: str, before: Mapping[str, Any], after: Mapping[
 
 def _paired_values(key: _Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Pair | None:
     """Measure of the queries that both have; None without any."""
+    old, new = _values(key, before), _values(key, after)
+    common = [query for query in old if query in new]
+    return ([old[q] for q in common], [new[q] for q in common]) if common else None
+
+
+def _values(key: _Key, exported: Mapping[str, Any]) -> dict[str, float]:
     data_set, system, measure = key
-    old, new = (
-        each.get("per_query", {}).get(data_set, {}).get(system, {}) for each in (before, after)
-    )
-    common = [q for q in old if q in new and measure in old[q] and measure in new[q]]
-    return (
-        ([old[q][measure] for q in common], [new[q][measure] for q in common]) if common else None
-    )
+    queries: dict[str, Any] = exported.get("per_query", {}).get(data_set, {}).get(system, {})
+    return {query: values[measure] for query, values in queries.items() if measure in values}
 
 
 def _significant_falls(pairs: Mapping[_Key, _Pair]) -> Iterator[Fall]:

@@ -67,18 +67,26 @@ class StepScores:
 
 @dataclass(frozen=True, slots=True)
 class StepEvaluation:
-    """First uses of recorded runs, and the share shown by each kind of search."""
+    """First uses of recorded runs, and the share shown by each kind of search.
+
+    `unknown_calls`: calls of tools that are not among the tools; they are no first uses.
+    """
 
     name: str
     tools: int
     runs: int
     tasks: int
     first_uses: int
+    unknown_calls: int
     scores: dict[str, StepScores]
 
 
-def load_runs(folder: Path) -> tuple[list[ToolSpec], list[RunRow]]:
+def load_runs(
+    folder: Path, on_refusal: Callable[[Refusal], None] = lambda _: None
+) -> tuple[list[ToolSpec], list[RunRow]]:
     """Read tools (`tools.jsonl`) and runs (`steps.jsonl`) of a folder.
+
+    `on_refusal` gets each wrong tool, which is left out.
 
     Raises:
         SourceError: a file cannot be read, a row is wrong, or there is no run.
@@ -86,11 +94,14 @@ def load_runs(folder: Path) -> tuple[list[ToolSpec], list[RunRow]]:
     tools: list[ToolSpec] = []
     for _, item in tool_entries(str(folder / "tools.jsonl"), None, None):
         if isinstance(item, Refusal):
-            raise SourceError(item.source, item.place, item.reason)
-        tools.append(item)
+            on_refusal(item)
+        else:
+            tools.append(item)
     runs = read_all(folder / "steps.jsonl", RunRow)
     if not runs:
         raise SourceError(str(folder / "steps.jsonl"), "", "holds no run")
+    if not tools:
+        raise SourceError(str(folder / "tools.jsonl"), "", "holds no tool")
     return tools, runs
 
 
@@ -148,7 +159,8 @@ def evaluate_steps(
                     kept = [use for use in uses if use.task in part]
                     places += measure(way, partial(_by_step, system), kept)
                 scores |= {way: _scores(places, ks)} if len(places) == len(uses) else {}
-    return StepEvaluation(name, len(tools), len(runs), len(tasks), len(uses), scores)
+    unknown = sum(tool not in known for run in runs for tool in run.tools)
+    return StepEvaluation(name, len(tools), len(runs), len(tasks), len(uses), unknown, scores)
 
 
 def _by_words(system: System, use: FirstUse, k: int) -> list[str]:
