@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -99,6 +100,13 @@ def test_every_name_stands_where_the_contract_has_it():
         },
         "settings": {"seed": "0"},
     }
+
+
+def test_a_mean_over_fewer_sets_brings_a_warning():
+    shop = SetResult("shop", "test", 5, 2, 1, {"toolcrib": FIRST})
+    (warning,) = replace(EVALUATION, sets={**EVALUATION.sets, "shop": shop}).warnings
+    assert warning.startswith("other: means over 1 of 2 sets")
+    assert EVALUATION.warnings == ()
 
 
 def test_single_queries_are_there_when_asked_for_and_unanswerable_ones_by_their_confidence():

@@ -413,6 +413,8 @@ def print_evaluation(found: Evaluation) -> None:
     if len(found.sets) > 1:
         out.print(f"\n[bold]mean over {len(found.sets)} sets[/]")
         _print_systems(found.macro)
+        for warning in found.warnings:
+            out.print(f"[yellow]{escape(warning)}[/]")
 
 
 def _print_set(one: SetResult) -> None:

@@ -115,6 +115,16 @@ class Evaluation:
         default_factory=dict[str, Mapping[str, Comparison]]
     )
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Systems that were not measured on every set: their means are of other sets."""
+        counts = Counter(name for one in self.sets.values() for name in one.systems)
+        return tuple(
+            f"{name}: means over {count} of {len(self.sets)} sets; do not compare them with others"
+            for name, count in counts.items()
+            if count < len(self.sets)
+        )
+
 
 FIGURE_DIGITS = 5
 """Decimals of shares; milliseconds and tokens have fewer, p-values one more."""

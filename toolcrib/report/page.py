@@ -227,7 +227,10 @@ def overall(evaluation: Evaluation) -> SetResult:
         systems={
             name: _pooled_system(name, sets, evaluation.macro.get(name, {})) for name in names
         },
-        warnings=tuple(f"{one.name}: {warning}" for one in sets for warning in one.warnings),
+        warnings=(
+            *evaluation.warnings,
+            *(f"{one.name}: {warning}" for one in sets for warning in one.warnings),
+        ),
     )
 
 
