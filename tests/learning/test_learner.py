@@ -169,6 +169,24 @@ def test_a_session_has_one_quota_also_after_a_restart(crib, tmp_path, settings):
         assert (twice.added, twice.known, twice.over_quota) == (0, 4, 2)
 
 
+def test_a_log_that_is_read_again_adds_no_calls_to_runs(crib, tmp_path, settings):
+    log = JsonLinesLog(tmp_path / "log.jsonl")
+    telling = settings.model_copy(
+        update={"telemetry": TelemetrySettings(text=True), "learning": LearningSettings()}
+    )
+    with Crib.open(tmp_path / "other", settings=telling, log=log) as logging:
+        logging.index_tools(TOOLS)
+        for _ in range(6):
+            decision = logging.route(ASKED[0])
+            for tool in ("chat/post", "mail/send"):
+                logging.report_outcome(decision.id, tool, "success")
+    runs = crib.turns.learner.runs
+    for _ in range(2):
+        crib.turns.learner.read_log(log.read())
+        # Two of the six are beyond the day's quota, so they have no observation.
+        assert [run.tools for run in runs.read()] == [("chat/post", "mail/send")] * 6
+
+
 @pytest.mark.parametrize("what", ["chat/post", "ana", "today"])
 def test_it_is_taken_back_by_day_key_or_tool(crib, what):
     teach(crib, by="ana")

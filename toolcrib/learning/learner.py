@@ -225,13 +225,14 @@ class UsageLearner:
         """Learn from a decision log that has users' words."""
         decisions: dict[str, Mapping[str, Any]] = {}
         known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        runs = {run.id: run.at for run in self.runs.read()}
         for record in records:
             decision = str(record.get("decision"))
             if record.get("kind") == "decision":
                 decisions[str(record.get("id"))] = record
             elif record.get("kind") == "outcome" and record.get("outcome") == "success":
                 known.setdefault((decision, "", str(record.get("tool"))), record)
-                self._run_from_log(decisions.get(decision), record)
+                self._run_from_log(decisions.get(decision), record, runs)
             elif record.get("kind") == "feedback":
                 for named, options in right_options(record).items():
                     choice = AGENTS if named == LABELS else named
@@ -245,11 +246,22 @@ class UsageLearner:
             counts["added"], counts["known"], counts["text"], counts["tool"], counts["quota"]
         )
 
-    def _run_from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> None:
-        """Add a call of a log to its run, unless the call was counted when it happened."""
-        if decision is not None and not self._table.has(decision["id"], call["tool"]):
-            self.runs.remember(decision["id"], decision.get("session"), decision.get("by", ""))
-            at = datetime.fromisoformat(call["at"]).timestamp()
+    def _run_from_log(
+        self,
+        decision: Mapping[str, Any] | None,
+        call: Mapping[str, Any],
+        known: Mapping[str, float],
+    ) -> None:
+        """Add a call of a log to its run, unless the call was counted before.
+
+        `known`: times of the runs' last calls. A call beyond its session's quota has no
+        observation, so its time alone shows that it was counted.
+        """
+        if decision is None or self._table.has(decision["id"], call["tool"]):
+            return
+        self.runs.remember(decision["id"], decision.get("session"), decision.get("by", ""))
+        at = datetime.fromisoformat(call["at"]).timestamp()
+        if at > known.get(self.runs.run_id(decision["id"]) or "", 0.0):
             self.runs.record(decision["id"], call["tool"], at)
 
     def _from_log(

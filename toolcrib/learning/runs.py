@@ -87,7 +87,7 @@ class RunTable:
         known = self._keys.get(decision_id)
         if known is None:
             return False
-        run_id = hashlib.blake2b(known[0].encode(), digest_size=16).hexdigest()
+        run_id = _run_id(known[0])
         with self._lock:
             row = self._database().get(self._table, run_id)
             tools: list[str] = [] if row is None else row.body["tools"]
@@ -95,6 +95,11 @@ class RunTable:
                 run = Run(run_id, at, known[1], (*tools, tool)[-MAX_RUN_CALLS:])
                 self._database().put(self._table, run.row())
         return True
+
+    def run_id(self, decision_id: str) -> str | None:
+        """Id of the run of a decision; None if the decision is unknown."""
+        known = self._keys.get(decision_id)
+        return None if known is None else _run_id(known[0])
 
     def read(self) -> list[Run]:
         """Read the newest `MAX_RUNS`, oldest first, and remove older runs."""
@@ -111,6 +116,10 @@ class RunTable:
             elif left != run.tools:
                 self._database().put(self._table, Run(run.id, run.at, run.by, left).row())
         return removed
+
+
+def _run_id(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
