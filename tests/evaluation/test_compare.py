@@ -90,6 +90,21 @@ def test_the_deepest_fall_comes_first():
     assert [fall.data_set for fall in find_falls(before, after, 0.01)] == ["shop", "office"]
 
 
+def test_what_depends_on_the_depth_is_not_compared_over_two_depths():
+    def of_depth(values: list[float], depth: str) -> dict[str, Any]:
+        return _exported(values, "returned_precision") | {"settings": {"depth": depth}}
+
+    low = _less(0.3)
+    both = _exported(GOOD)["datasets"]["office"]["toolcrib"]
+    before, after = of_depth(GOOD, "5"), of_depth(low, "10")
+    for each in (before, after):
+        each["datasets"]["office"]["toolcrib"] |= both
+    assert find_falls(before, after, max_drop=0.0) == ()
+    assert missing_measures(before, after) == ("office / toolcrib / returned_precision of 5 tools",)
+    same = find_falls(of_depth(GOOD, "5"), of_depth(low, "5"), max_drop=0.0)
+    assert [fall.measure for fall in same] == ["returned_precision"]
+
+
 def test_what_is_not_measured_any_more_is_named():
     after = _exported(GOOD, "mrr")
     assert missing_measures(_exported(GOOD), after) == ("office / toolcrib / ndcg@10",)

@@ -110,6 +110,9 @@ def _chunks(total: int, width: int) -> list[int]:
 SEED = 0
 ALPHA = 0.05
 
+DEPTH_MEASURES = frozenset({"mrr", "returned_precision"})
+"""Measures over all returned tools: evaluations of another depth have other values."""
+
 _Key: TypeAlias = tuple[str, str, str]
 """Set, system, measure."""
 
@@ -156,14 +159,14 @@ def find_falls(
     Both arguments are results of `results.as_json`. If both have `per_query`, a fall must pass a
     paired randomisation test (p < 0.05, Holm-corrected over the systems and measures of a set);
     otherwise the two intervals must not overlap. Gates, latency and tokens have neither, and are
-    not compared.
+    not compared; nor are `DEPTH_MEASURES` of two depths.
 
     Raises:
         SourceError: one of the two is no evaluation, they have no measure in common, or they have
             different splits of a set.
     """
     old, new = _measures(before, "before"), _measures(after, "after")
-    common = [key for key in old if key in new]
+    common = _common_keys(before, after)
     if not common:
         raise SourceError("after", "datasets", "no set, system and measure is also in `before`")
     falls: list[Fall] = []
@@ -181,18 +184,22 @@ def find_falls(
 
 
 def missing_measures(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Measures that `after` lacks, as `set / system / measure`."""
+    """Measures that `after` lacks, or has of another depth, as `set / system / measure`."""
     old, new = _measures(before, "before"), _measures(after, "after")
-    return tuple(" / ".join(key) for key in old if key not in new)
+    common = set(_common_keys(before, after))
+    return tuple(
+        f"{' / '.join(key)}{f' of {_depth(before)} tools' if key in new else ''}"
+        for key in old
+        if key not in common
+    )
 
 
 def unpaired_queries(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[UnpairedQueries, ...]:
     """Numbers of queries that only one evaluation has, of sets with `per_query` in both."""
-    old, new = _measures(before, "before"), _measures(after, "after")
     queries: dict[str, tuple[set[str], set[str]]] = {}
-    for key in (key for key in old if key in new):
+    for key in _common_keys(before, after):
         was, now = queries.setdefault(key[0], (set(), set()))
         was.update(_values(key, before))
         now.update(_values(key, after))
@@ -201,6 +208,19 @@ def unpaired_queries(
         for data_set, (was, now) in queries.items()
         if was and now and was != now
     )
+
+
+def _common_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[_Key]:
+    """Measures that can be compared: of both evaluations, and of one depth if it counts."""
+    old, new = _measures(before, "before"), _measures(after, "after")
+    was, now = _depth(before), _depth(after)
+    is_one_depth = was == now or None in {was, now}
+    return [key for key in old if key in new and (is_one_depth or key[2] not in DEPTH_MEASURES)]
+
+
+def _depth(exported: Mapping[str, Any]) -> str | None:
+    """Number of tools that each query requested."""
+    return exported.get("settings", {}).get("depth")
 
 
 def _measures(exported: Mapping[str, Any], source: str) -> dict[_Key, Mapping[str, float]]:
