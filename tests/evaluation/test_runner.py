@@ -190,6 +190,20 @@ def test_a_library_that_fails_costs_no_other_system_its_figures_and_a_note_says_
     assert office.notes[-1] == "stumbling failed and is not measured: RuntimeError: out of luck"
 
 
+class Unnumbered(Fixed):
+    """Has no numbers for scores."""
+
+    def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
+        return Answer((Ranked("weather", float("nan")),))
+
+
+def test_a_score_that_is_no_number_is_named_with_its_query():
+    systems = {"fixed": _fixed("weather"), "unnumbered": Unnumbered}
+    office = evaluate([DATA], systems).sets["office"]
+    assert list(office.systems) == ["fixed"]
+    assert f"'weather' for the query '{DATA.queries[0].id}' is nan" in office.notes[-1]
+
+
 def test_the_first_system_must_not_fail():
     with pytest.raises(RuntimeError, match="out of luck"):
         evaluate([DATA], {"stumbling": Stumbling, "bm25": Bm25})

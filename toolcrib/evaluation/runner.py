@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -209,6 +210,9 @@ def _ask(
         return None
     ms = (time.perf_counter() - start) * 1000
     answer = replace(answer, ranked=answer.ranked[:depth])
+    for tool in answer.ranked:
+        if not math.isfinite(tool.score):
+            raise ValueError(f"the score of {tool.id!r} for the query {query.id!r} is {tool.score}")
     return QueryResult(query, answer, ms, prompt.count(_ids(answer)))
 
 
