@@ -184,8 +184,8 @@ def diagnose(
         (each for each in diagnoses if each.why), replace(diagnoses[0], why="no rule matches")
     )
     own = getattr(error, "severity", None)
-    if severity is None and isinstance(own, str) and own in USER_MESSAGES:
-        severity = own
+    if severity is None:
+        severity = next((each for each in USER_MESSAGES if each == own), None)
     if severity is not None:
         found = replace(found, kind=severity, why="declared by the error or the caller")
     elif in_classification and isinstance(error, ValueError | TypeError):
