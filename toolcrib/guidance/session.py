@@ -5,10 +5,9 @@ Nothing here needs a provider's package: messages, items and hooks are dictionar
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from toolcrib.caches import BoundedMap
 from toolcrib.guidance.classifiers import GuidanceContext
@@ -22,6 +21,7 @@ from toolcrib.guidance.providers import (
 from toolcrib.guidance.results import mappings_of, text_of
 from toolcrib.guidance.trajectory import TrajectoryBuilder
 from toolcrib.records import GuidanceInjection, TrajectoryEvent
+from toolcrib.records.turns import call_arguments
 
 __all__ = ["GuidanceHooks", "GuidanceSession", "events_of", "with_guidance"]
 
@@ -105,7 +105,7 @@ def _parts(message: Item) -> Iterator[tuple[str, Any]]:
     elif role == "user" and isinstance(content, str):
         yield "said", content
     for call in mappings_of(message.get("tool_calls")):
-        made = _object(call.get("function"))
+        made = call_arguments(call.get("function"))
         yield "call", (call.get("id"), made.get("name"), made.get("arguments"))
     for block in mappings_of(content) if role in {"user", "assistant"} else ():
         yield from _blocks(block, str(role))
@@ -128,21 +128,11 @@ def _event(name: Any, arguments: Any, result: Any, *, is_error: bool) -> Traject
     return TrajectoryEvent(
         type="tool",
         name=str(name or "?"),
-        parameters=_object(arguments),
+        parameters=call_arguments(arguments),
         success=False if is_error else None,
         error=text if is_error else None,
         result=text,
     )
-
-
-def _object(arguments: Any) -> dict[str, Any]:
-    """Arguments of a call, parsed if given as JSON text."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            arguments = {"arguments": arguments}
-    return dict(cast("Item", arguments)) if isinstance(arguments, Mapping) else {}
 
 
 def with_guidance(

@@ -18,6 +18,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import from_json
 
 from toolcrib.errors import require_type
 from toolcrib.records.answers import ToolSelection
@@ -134,6 +135,7 @@ def _with_own_names(given: Mapping[str, Any]) -> dict[str, Any]:
         for theirs in others + (("query",) if (kind, ours) == ("search", "text") else ()):
             if ours not in fields and theirs in fields:
                 fields[ours] = fields.pop(theirs)
+    fields["parameters"] = call_arguments(fields.get("parameters"))
     if fields.get("error") is not None:
         fields["error"] = str(fields["error"])
         fields.setdefault("success", False)
@@ -142,6 +144,16 @@ def _with_own_names(given: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in get_args(EventKind):
         kind = "tool" if fields.get("name") else "prompt" if "text" in fields else "other"
     return {**fields, "type": kind}
+
+
+def call_arguments(given: Any) -> dict[str, Any]:
+    """Arguments of a call, parsed if a provider wrote them as JSON text."""
+    if isinstance(given, str):
+        with suppress(ValueError):
+            given = from_json(given or "{}", allow_inf_nan=False)
+    if isinstance(given, Mapping):
+        return dict(cast("Mapping[str, Any]", given))
+    return {} if given is None else {"arguments": given}
 
 
 def _seconds(at: str) -> float | str:
