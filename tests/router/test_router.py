@@ -80,6 +80,14 @@ def test_a_step_gets_tools_whatever_its_task_looks_like(crib, task):
     assert "mail/send_mail" in ids(decision)
 
 
+@pytest.mark.parametrize("text", ["thank you", "hello"])
+def test_needs_beside_small_talk_are_searched(crib, text):
+    decision = crib.route(Turn(text=text, needs=["Send a mail to somebody"]))
+    assert decision.context.smalltalk is None
+    assert decision.tools.verdict == "accept"
+    assert {hit.id: hit.needs for hit in decision.tools.tools}["mail/send_mail"] == (0,)
+
+
 def test_all_that_the_user_said_counts_beside_the_last_message(crib):
     said = [Message(content="send a mail to somebody"), Message(content="thank you")]
     decision = crib.route(Turn(text="send it once more", history=said), k=1)

@@ -340,8 +340,8 @@ class Router:
             Context(turn.text),
         )
         known = _with_metadata(known, turn.metadata)
-        if turn.step:
-            # An agent that goes on has something to do, whatever its user wrote last.
+        if turn.step or turn.needs:
+            # An agent that goes on, or lacks a tool, has something to do, whatever its user wrote.
             known = replace(known, smalltalk=None)
         reader = self.reader
         if reader is None or not self._may_ask_model(turn, known) or not budget.admit("llm"):
