@@ -664,6 +664,23 @@ def test_a_confirmation_leans_on_the_request_behind_earlier_answers():
     assert other.text == f"{REQUESTS[2]}\nby mail"
 
 
+def test_the_first_request_behind_a_greeting_stands_alone():
+    request = "I need a train to Hamburg"
+    greeting = Message(content="Hi!"), Message(role="assistant", content="What can I do for you?")
+    first = searched(Turn(text=request, history=greeting), DETECTOR, never)
+    assert (first.text, first.signals) == (request, ("topic-shift",))
+    asked = Message(content=request), Message(role="assistant", content="For which hour?")
+    answer = searched(Turn(text="at nine", history=(*greeting, *asked)), DETECTOR, never)
+    assert answer.text == f"{request}\nat nine"
+    behind = (
+        *greeting,
+        *asked,
+        Message(content="at nine"),
+        Message(role="assistant", content="Done."),
+    )
+    assert searched(Turn(text="undo", history=behind), DETECTOR, never).signals == ("follow-up:2",)
+
+
 @pytest.mark.parametrize(
     "now", ["retry", "undo, please", "confirm", "proceed", "Continue!", "go", "ok, do it"]
 )

@@ -141,11 +141,13 @@ def search_text(
     leaning = 1.0 if is_whole else detector.follow_up_score(excerpt(turn.text))
     chosen = None
     if leaning >= 0.5:  # noqa: PLR2004 -- more likely than not
-        places = _request_places(turn, detector) or range(len(earlier))
-        if is_whole or not detector.has_content(excerpt(turn.text)):
-            chosen = places[-1]
-        else:
-            chosen = _nearest(own, earlier, places, leaning, detector, encode)
+        has_content = detector.has_content(excerpt(turn.text))
+        requests = _request_places(turn, detector)
+        if requests and has_content and not is_whole:
+            chosen = _nearest(own, earlier, requests, leaning, detector, encode)
+        elif requests or not has_content or detector.has_reply(turn.text):
+            # Behind a mere greeting `What can I do for you?` has no answer.
+            chosen = (requests or range(len(earlier)))[-1]
     if chosen is None:
         return SearchText(own, "shifted", (*signals, "topic-shift"))
     ground = " ".join(excerpt(earlier[chosen])[:MAX_JOINED_CHARS].split())
@@ -158,17 +160,20 @@ def search_text(
 
 
 def _request_places(turn: Turn, detector: HeuristicDetector) -> list[int]:
-    """Positions of requests among the user's messages: no small talk, reply or answer."""
+    """Positions of requests among the user's messages: no small talk, reply or answer.
+
+    The first message with content is a request, even if a question is before it.
+    """
     messages = [
         turn.model_copy(update={"text": each.content, "history": turn.history[:at]})
         for at, each in enumerate(turn.history)
         if each.role == "user" and each.content.strip()
     ]
-    return [
-        place
-        for place, each in enumerate(messages)
-        if detector.has_content(each.text) and answer_kind(each, detector) is None
-    ]
+    places: list[int] = []
+    for place, each in enumerate(messages):
+        if detector.has_content(each.text) and not (places and answer_kind(each, detector)):
+            places.append(place)
+    return places
 
 
 def _nearest(
