@@ -87,14 +87,16 @@ class NeedCues(FrozenModel):
 class ReplyCues(FrozenModel):
     """Phrases that reply to the assistant.
 
-    `denials` refuse only if the question holds a phrase of `consents`: after `is it urgent?` a `no`
-    is information. Turns that begin with one of `recalls` ask what the assistant said or did.
+    `denials` refuse only if the question holds a phrase of `consents` or `offers`: after `is it
+    urgent?` a `no` is information. Turns that begin with one of `recalls` ask what the assistant
+    said or did.
     """
 
     confirmations: Phrases = ()
     denials: Phrases = ()
     refusals: Phrases = ()
     consents: Phrases = ()
+    offers: Phrases = ()
     recalls: Phrases = ()
 
 
@@ -173,6 +175,7 @@ class CueIndexes:
             for each in replies
         )
         self.consents = _index(({"": each.consents} for each in replies), inside=True)
+        self.offers = _index(({"": each.offers} for each in replies), inside=True)
         self.recalls = _index({"": each.recalls} for each in replies)
         self.need = _index((_by_label(part.need) for part in parts), inside=True)
         self.openers = _index({"": part.follow_ups.openers} for part in parts)

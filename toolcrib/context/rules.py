@@ -572,6 +572,10 @@ class HeuristicDetector:
         """True if a question asks for consent."""
         return bool(self._cues.indexes.consents.find(_words(question)))
 
+    def offers_help(self, question: str) -> bool:
+        """True if a question only offers more help: a denial refuses it, nothing answers it."""
+        return bool(self._cues.indexes.offers.find(_words(question)))
+
     def _request(self, words: TextWords, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
         spoken = [
             label

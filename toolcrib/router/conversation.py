@@ -39,8 +39,8 @@ SURE_FOLLOW_UP = 0.9
 """Score from which a text is a follow-up whatever its cosines."""
 
 MAX_ANSWER_WORDS = 12
-OFFER_WORDS = frozenset(["else", "more", "further", "help", "assist"])
-"""Words of a question that only offers more help: a refusal answers it, any other text does not."""
+QUESTION_MARKS = frozenset(["?", "？"])
+"""Signs at the end of a question: also the wide one of Chinese and Japanese."""
 
 SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)")
 
@@ -90,13 +90,13 @@ def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
         return None
     if detector.recalls(turn.text, (message.content for message in turn.history)):
         return RECALL
-    if not last.content.rstrip().endswith("?"):
+    if last.content.rstrip()[-1:] not in QUESTION_MARKS:
         return REFUSAL if detector.reply(turn.text) == REFUSAL else None
     asked, own = last.content[-MAX_JOINED_CHARS:], split_words(excerpt(turn.text)).bare
-    if not own or len(own) > MAX_ANSWER_WORDS or "?" in own:
+    if not own or len(own) > MAX_ANSWER_WORDS or not QUESTION_MARKS.isdisjoint(own):
         return None
     reply, question = detector.reply(turn.text), SENTENCE_END.split(asked)[-1]
-    is_offer = not OFFER_WORDS.isdisjoint(split_words(question).bare)
+    is_offer = detector.offers_help(question)
     may_be_refused = is_offer or detector.may_be_refused(question)
     if reply == REFUSAL or (reply == "denial" and may_be_refused):
         return REFUSAL
