@@ -48,6 +48,13 @@ def test_a_change_of_subject_wins_by_its_own_words(crib):
     assert first(crib.find_tools("and now delete the branch", history=SAID)) == "delete_branch"
 
 
+def test_a_subject_of_long_ago_does_not_count(crib):
+    forecast = {"role": "user", "content": "Forecast the weather of Bergen."}
+    assert first(crib.find_tools("and 4411?", history=[forecast] * 9 + SAID * 3)) == "track_parcel"
+    history = read_messages({"role": "user", "content": text} for text in "abcd")
+    assert read_dialogue("e", history) == Dialogue("e", "b\nc\nd\ne")
+
+
 def test_messages_in_a_language_that_the_encoder_does_not_read_are_left_out(crib):
     german = [{"role": "user", "content": "schreib ihr bitte kurz, dass wir morgen kommen"}]
     alone = crib.find_tools("where is the parcel now")

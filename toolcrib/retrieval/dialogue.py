@@ -20,6 +20,9 @@ itself a dialogue: its last message mostly completes an earlier one."""
 MAX_DIALOGUE_CHARS = 2_000
 """Characters of a dialogue that are searched: the encoder reads some 1,000, the lexical leg all."""
 
+MAX_EARLIER_MESSAGES = 3
+"""Newest earlier messages of the user that count: older ones mostly have another subject."""
+
 MAX_REPLY_CHARS = 100
 """Beginning of the assistant's last reply that counts: a user speaks of what it says (`add one`,
 after `there is no index`). What follows mostly offers other things."""
@@ -32,7 +35,8 @@ _USERS = frozenset({"user", "human"})
 class Dialogue:
     """Last message of a user, and the whole dialogue; `is_marked` by roles in the text.
 
-    The whole dialogue: all messages of the user, and the beginning of the assistant's last reply.
+    The whole dialogue: the user's newest messages, and the beginning of the assistant's last reply.
+    Of a text with role marks it has all messages of the user.
     """
 
     own: str
@@ -62,7 +66,8 @@ def read_dialogue(query: str, history: Sequence[Message] = ()) -> Dialogue | Non
         return None
     *before, own = marked or [query]
     reply = _last_reply(history) if earlier else []
-    return Dialogue(own, _newest([*earlier, *reply, *before, own]), is_marked=bool(marked))
+    newest = earlier[-MAX_EARLIER_MESSAGES:]
+    return Dialogue(own, _newest([*newest, *reply, *before, own]), is_marked=bool(marked))
 
 
 def _last_reply(history: Sequence[Message]) -> list[str]:
