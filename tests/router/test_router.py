@@ -628,6 +628,19 @@ def test_an_older_message_that_is_clearly_nearer_is_leant_on():
     assert found.signals == ("follow-up:2",)
 
 
+@pytest.mark.parametrize(("between", "back"), [(1, 3), (2, 1)])
+def test_a_message_of_long_ago_is_leant_on_by_its_words_alone(between, back):
+    near, far = np.eye(2, dtype=np.float32)
+    messages = ["invoices of Brightwater", *["weather in Rome"] * between, "trains to Graz"]
+    turn = said(*messages, now="send it to Ana")
+    found = searched(
+        turn,
+        Leaning(0.9),
+        lambda texts: np.array([near, *[near if "Bright" in t else far for t in texts[1:]]]),
+    )
+    assert found.signals == (f"follow-up:{back}",)
+
+
 REQUESTS = (
     *("will it rain in Oslo?", "where is the parcel of order 8812?"),
     *("put the dentist into my calendar for Monday", "Hi!"),

@@ -29,6 +29,9 @@ MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS = 2_000, 700, 500
 MAX_JOINED_CHARS = 400
 """Characters of an earlier message in a joined text, so that the turn's own words weigh more."""
 
+MAX_COMPARED_REQUESTS = 3
+"""Newest requests that are compared by cosine: an older one is named by its words."""
+
 OLDER_MESSAGE_COSINE_LEAD = 0.1
 """Cosine by which an older message must lead the last message to be chosen."""
 
@@ -186,13 +189,14 @@ def _nearest(
 ) -> int | None:
     """Position of the message that a text refers to; None for a new topic.
 
-    First the message with the most shared words, or kinds of identifiers; then a message whose
-    cosine clearly leads; then the last message.
+    First the message with the most shared words, or kinds of identifiers; then a recent message
+    whose cosine clearly leads; then the last message.
     """
     content = detector.content_words(own)
     shared = [len(content & detector.content_words(earlier[place])) for place in places]
     if max(shared) > 0:
         return max(zip(shared, places, strict=True))[1]
+    places = places[-MAX_COMPARED_REQUESTS:]
     if leaning >= SURE_FOLLOW_UP and len(places) == 1:
         return places[0]
     vectors = encode([own, *(earlier[place] for place in places)])
