@@ -142,6 +142,7 @@ def test_an_outcome_that_there_is_not_is_an_error_and_is_not_logged(logged):
         lambda crib: crib.alternates("mail/send_mail", MAIL, k="auto"),
         lambda crib: crib.alternates(5, MAIL),
         lambda crib: crib.report_outcome("d-1", 5, "success"),
+        lambda crib: crib.report_outcome(crib.route(MAIL), "mail/send_mail", "success"),
     ],
 )
 def test_a_value_of_another_type_is_an_error(unlogged, ask):

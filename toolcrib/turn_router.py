@@ -24,6 +24,7 @@ from toolcrib.errors import (
     StoreError,
     UnknownDecisionError,
     require_text,
+    require_texts,
     require_type,
 )
 from toolcrib.knowledge_base import KnowledgeBase
@@ -279,6 +280,7 @@ class TurnRouter:
     def _turn_guidance(self, turn: Turn, given: Sequence[str] = ()) -> TurnGuidance:
         from toolcrib.guidance.turns import guide_turn
 
+        require_texts(given, "given")
         return guide_turn(turn, self._tool_and_alternates, given=given)
 
     def _tool_and_alternates(
@@ -304,6 +306,7 @@ class TurnRouter:
         """Keep and log a call's outcome; raises if a failure cannot be written to the log."""
         if outcome not in (known := get_args(Outcome)):
             raise QueryError(f"outcome is {outcome!r}; it must be one of {', '.join(known)}")
+        require_text(decision_id, "id of the decision")
         require_text(tool, "tool")
         require_type(took_ms, float | int | None, "took_ms", "a number of milliseconds")
         if took_ms is not None and not took_ms >= 0:
@@ -321,6 +324,7 @@ class TurnRouter:
 
     def feedback(self, decision_id: str, given: Mapping[str, Any]) -> None:
         """Log the right answer to a decision and learn from it, as `Crib.feedback`."""
+        require_text(decision_id, "id of the decision")
         learner = self.collector
         if self._log is None and learner is None:
             raise SettingsError(

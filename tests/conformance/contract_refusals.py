@@ -66,6 +66,7 @@ WRONG = {
     "a turn for no tool": lambda crib: crib.route("mail", k=0),
     "an unknown tool that failed": lambda crib: crib.alternates("mail/sned_mail", "mail"),
     "no id that failed": lambda crib: crib.alternates("", "mail"),
+    "hints as one text": lambda crib: crib.guidance("mail", given="doom-loop"),
     "no alternate": lambda crib: crib.alternates("mail/send_mail", "mail", k=0),
     "nothing said": lambda crib: crib.feedback("d-1"),
     "something unknown said": lambda crib: crib.feedback("d-1", tool="mail/send_mail"),

@@ -295,6 +295,8 @@ def test_names_lead_to_the_tool_and_its_own_arguments():
     assert names.call("list_orders", {"since": "today"}) == ("list_orders", {"since>": "today"})
     with pytest.raises(LookupError, match="list_orders"):
         names.call("list_order", {})
+    with pytest.raises(QueryError, match="name"):
+        names.call(None, {})
 
 
 def test_a_tool_that_no_definition_expresses_is_left_out_and_named(caplog):

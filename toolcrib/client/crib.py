@@ -366,6 +366,7 @@ class RemoteCrib:
 
     def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
         """As `Crib.guidance`; patterns have only the fields that all patterns share."""
+        require_texts(given, "given")
         body = _turn_json(turn) | _body(given=list(given) or None)
         return self._transport.ask(Guidance, "POST", "/v1/guidance", body)
 

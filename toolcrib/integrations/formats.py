@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from toolcrib.errors import QueryError, UnknownToolError, nearest, require_type
+from toolcrib.errors import QueryError, UnknownToolError, nearest, require_text, require_type
 from toolcrib.extras import needs_extra
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.integrations.providers import (
@@ -67,8 +67,9 @@ class ToolNames(dict[str, str]):
 
         Raises:
             UnknownToolError: no tool of these definitions has the name.
-            QueryError: the arguments are neither an object nor JSON of an object.
+            QueryError: the name is no text, or the arguments are neither an object nor JSON of one.
         """
+        require_text(name, "name of a call")
         if name not in self._tools:
             raise UnknownToolError(name, nearest(name, self))
         return self[name], restore_arguments(self._tools[name], arguments)
