@@ -51,6 +51,21 @@ def test_each_class_has_its_step(error, action):
     assert step(error).action == action
 
 
+@pytest.mark.parametrize(
+    ("error", "action"),
+    [
+        ('{"error": {"code": 503, "message": "down"}}', "retry"),
+        ('{"code":"403","message":"no"}', "stop"),
+        ({"error": "slow down", "code": 429}, "retry"),
+        ({"code": -32601, "message": "nope"}, "reclassify"),
+        ({"error": "rate limit exceeded"}, "retry"),
+        ('{"zip": 50321, "code": 50321}', "replan"),
+    ],
+)
+def test_an_object_of_a_server_is_read_for_its_code(error, action):
+    assert step(error).action == action
+
+
 def test_a_reason_names_the_rule_and_never_repeats_the_error():
     reason = step("Timed out with token sk-123").reason
     assert reason == "retriable (the error says that it may work later), attempt 1 of 3"

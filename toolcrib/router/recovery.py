@@ -17,6 +17,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from toolcrib import errors
 from toolcrib.router.settings import RecoverySettings
 
+Failure: TypeAlias = BaseException | int | str | Mapping[str, Any]
+"""Error of a call: an exception, a status or code, a text, or an object as a server sends it."""
+
 ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan", "fatal"]
 """Class of an error. `retriable`: the same call may work later. `critical`: end the turn.
 `reclassify`: another tool is needed. `replan`: other arguments are needed. `fatal`: end the
@@ -134,8 +137,8 @@ TEXT_RULES: tuple[TextRule, ...] = (
 name fields, and a field may be called `timeout`."""
 
 _CODE = re.compile(
-    r"\b(?:http(?:/[\d.]+)?|status(?:[ _]?code)?|error(?:[ _]?code)?)[\s:=#('\"]{0,4}"
-    r"([45]\d\d|-32\d{3})(?!\d)",
+    r"(?:\b(?:http(?:/[\d.]+)?|status(?:[ _]?code)?|error(?:[ _]?code)?)[\s:=#('\"]{0,4}"
+    r"|['\"]code['\"]\s?:\s?['\"]?)([45]\d\d|-32\d{3})(?!\d)",
     re.IGNORECASE,
 )
 _RETRY_AFTER = re.compile(
@@ -168,7 +171,7 @@ class Diagnosis:
 
 
 def diagnose(
-    error: BaseException | int | str,
+    error: Failure,
     *,
     severity: ErrorClass | None = None,
     in_classification: bool = False,
@@ -196,9 +199,9 @@ def diagnose(
     return replace(found, user_message=message)
 
 
-def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | str]:
+def _chain(error: Failure) -> Iterator[Failure]:
     """Error and its causes; a group stands for its first member."""
-    link: BaseException | int | str | None = error
+    link: Failure | None = error
     for _ in range(MAX_CAUSES):
         while isinstance(link, BaseExceptionGroup):
             link = cast("BaseExceptionGroup[BaseException]", link).exceptions[0]
@@ -208,7 +211,7 @@ def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | s
         link = link.__cause__ if isinstance(link, BaseException) else None
 
 
-def _diagnose_one(error: BaseException | int | str) -> Diagnosis:
+def _diagnose_one(error: Failure) -> Diagnosis:
     """Diagnosis of one error without its causes; `why` is empty without a rule."""
     text = _text(error)[:MAX_CLASSIFIED_ERROR_CHARS]
     given = [error] if isinstance(error, int) else [_at(error, path) for path in _STATUS_AT]
@@ -218,7 +221,7 @@ def _diagnose_one(error: BaseException | int | str) -> Diagnosis:
     return Diagnosis(kind, why, codes[-1] if codes else None, _retry_after(error, text))
 
 
-def _kind(error: BaseException | int | str, codes: list[int], text: str) -> tuple[ErrorClass, str]:
+def _kind(error: Failure, codes: list[int], text: str) -> tuple[ErrorClass, str]:
     for kind, types in EXCEPTIONS.items():
         for expected in types:
             if isinstance(error, expected):
@@ -237,15 +240,15 @@ def _kind_of_status(code: int) -> ErrorClass:
     return STATUSES.get(code, "retriable" if code in _SERVER_SIDE else "replan")
 
 
-def _text(error: BaseException | int | str) -> str:
+def _text(error: Failure) -> str:
     """Text of an error, with the names of an exception's classes."""
     if not isinstance(error, BaseException):
-        return error if isinstance(error, str) else ""
+        return str(error) if isinstance(error, str | Mapping) else ""
     names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ != "builtins"]
     return f"{' '.join(names)}: {error}"
 
 
-def _retry_after(error: BaseException | int | str, text: str) -> float | None:
+def _retry_after(error: Failure, text: str) -> float | None:
     """Seconds to wait, by the error's header, or else by its text."""
     if isinstance(error, errors.ServiceError) and error.retry_after_s is not None:
         return error.retry_after_s
@@ -308,7 +311,7 @@ class RecoveryPolicy:
 
     def next_step(
         self,
-        error: BaseException | int | str | Diagnosis,
+        error: Failure | Diagnosis,
         attempt: int,
         *,
         alternates: bool = True,
