@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from toolcrib.errors import UnknownToolError
 from toolcrib.guidance.results import (
     has_failed,
     is_acknowledgement,
@@ -18,6 +19,8 @@ from toolcrib.guidance.results import (
 LONG = "All about it, line by line. " * 20
 
 FAILURES = [
+    str(UnknownToolError("mail__sned", ["mail__send"])),
+    "the arguments of 'mail/send' must be an object, or JSON of one, not list: [1]",
     "Tool call timed out.",
     "Document /tmp/report.docx does not exist",
     "Unknown tool: rent_boat",

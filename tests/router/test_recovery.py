@@ -222,6 +222,7 @@ def test_an_exception_that_carries_a_status_has_its_class(kind, error):
         ("critical", "400 Bad Request: the prompt was blocked by our content policy"),
         ("critical", "refused by the safety system"),
         ("reclassify", "Unknown tool: 'make_tea'"),
+        ("reclassify", str(UnknownToolError("make_tea", ("make_coffee",)))),
         ("reclassify", "The method resources/list is not supported"),
         ("reclassify", "tool make_tea doesn't exist"),
         ("reclassify", "404 Not Found"),

@@ -26,7 +26,8 @@ _BEGINS_WITH_FAILURE = re.compile(
     r"|input|runtime|server) ){0,3}"
     r"(?:error|\w{1,40}(?:Error|Exception)|traceback|failed|failure|exception|fatal|timeout"
     r"|timed out|cannot|could not|unable to|(?:unknown|invalid|unrecognized|unsupported) \w{1,40}"
-    r"|(?:access|permission) denied|security violation)\b",
+    r"|(?:access|permission) denied|security violation"
+    r"|no tool has the id|the arguments of '[^']{1,200}' (?:are not|must be))\b",
     re.IGNORECASE,
 )
 _STATUS_LINE = re.compile(

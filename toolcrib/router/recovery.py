@@ -106,6 +106,7 @@ TEXT_RULES: tuple[TextRule, ...] = (
         "that there is no such tool",
         "reclassify",
         r"(unknown|no such|unsupported|undefined) (tool|function|method|operation)",
+        r"no tool has the id",
         r"(tool|function|method|operation)\b.{0,80}(\bnot|n't) (be )?"
         r"(found|exist|available|supported|implemented|registered|enabled)",
     ),
