@@ -247,6 +247,8 @@ def told(text):
 
 FILLERS_THAT_ASK = [
     "great! what is on today?",
+    "did it work now?",
+    "is that all right?",
     "ok what is on today",
     "hi, is it on today? thank you",
 ]

@@ -253,7 +253,7 @@ class Remainder:
     `word_count`: of the remaining words. `longest_clause`: most of them in one clause without small
     talk, without names. `words_before`: those before small talk in the same clause, as in `text Ann
     good night`. `has_request`: a cue of a request is among them. `is_question`: fillers behind
-    small talk are a question, as in `ok what is on today`.
+    small talk are a question, as in `ok what is on today`, or thanks are in one: `did it work?`.
     """
 
     smalltalk: tuple[Match, ...]
@@ -277,6 +277,7 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
     for clause in _clauses(words, covered):
         beside = [at for at in clause if at not in covered]
         is_question |= _is_question(words, [at for at in beside if at > first], indexes)
+        is_question |= _asks_for_success(words, clause, found, indexes)
         own = [at for at in beside if indexes.fillers.at(words, at) is None]
         rest += own
         smalltalk_at = next((at for at in clause if at in covered), None)
@@ -298,6 +299,16 @@ def _is_question(words: TextWords, places: Sequence[int], indexes: CueIndexes) -
     first, whole = words.bare[asked[0]], words.bare[asked[0] : asked[-1] + 2]
     is_led = first in _QUESTION_WORDS or (first in _AUXILIARIES and "?" in whole)
     return is_led and ASSISTANT_WORDS.isdisjoint(whole)
+
+
+def _asks_for_success(
+    words: TextWords, clause: Sequence[int], found: Sequence[Match], indexes: CueIndexes
+) -> bool:
+    """True if a clause asks for what its thanks would praise: `did it work now?`."""
+    is_led = bool(clause) and words.bare[clause[0]] in _AUXILIARIES
+    praises = (match for match in found if "thanks" in match.labels)
+    has_praise = any(match.first in clause for match in praises)
+    return is_led and has_praise and _is_question(words, clause, indexes)
 
 
 def _word_weight(words: TextWords, at: int) -> int:
