@@ -19,6 +19,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -577,32 +578,21 @@ def roomy_folder(size: int) -> Path | None:
 
 def _config(layout: Layout) -> engine.EdgeConfig:
     """Configuration of a shard, with the write-ahead log switched on by name."""
+    make = partial(engine.EdgeVectorParams, distance=engine.Distance.Cosine)
+    int8 = engine.ScalarQuantizationConfig(type=engine.ScalarType.Int8)
     max_sim = engine.MultiVectorConfig(comparator=engine.MultiVectorComparator.MaxSim)
-    vectors = {
-        name: engine.EdgeVectorParams(
-            size=width,
-            distance=engine.Distance.Cosine,
-            quantization_config=engine.ScalarQuantizationConfig(type=engine.ScalarType.Int8),
-        )
-        for name, width in layout.dense.items()
-    }
-    vectors |= {
-        # An optimised segment has a placeholder for every point without this vector: float16
-        # halves it, and int8 copies would add a quarter.
-        name: engine.EdgeVectorParams(
-            size=width,
-            distance=engine.Distance.Cosine,
-            multivector_config=max_sim,
-            datatype=engine.VectorStorageDatatype.Float16,
-        )
+    half = engine.VectorStorageDatatype.Float16
+    dense = {n: make(size=width, quantization_config=int8) for n, width in layout.dense.items()}
+    # An optimised segment has a placeholder for every point without a multivector: float16 halves
+    # it, and int8 copies would add a quarter.
+    multi = {
+        name: make(size=width, multivector_config=max_sim, datatype=half)
         for name, width in layout.multi.items()
     }
+    idf = engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)
     return engine.EdgeConfig(
-        vectors=vectors,
-        sparse_vectors={
-            name: engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)
-            for name in layout.sparse
-        },
+        vectors=dense | multi,
+        sparse_vectors=dict.fromkeys(layout.sparse, idf),
         # A query takes a millisecond; a thread pool would add a third.
         max_search_threads=1,
         hnsw_config=engine.HnswIndexConfig(m=16, ef_construct=100, full_scan_threshold=2000),

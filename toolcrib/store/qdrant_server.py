@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from time import sleep
 from typing import Any, Literal, Self
 
@@ -476,21 +477,10 @@ def _dense_vectors(
     """Dense vectors (int8 in memory, originals for the scores) and multivectors."""
     scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
     int8 = None if plan.quantization == "none" else models.ScalarQuantization(scalar=scalar)
-    disk = plan.on_disk
     max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
-    cosine = models.Distance.COSINE
-    dense = {
-        name: models.VectorParams(
-            size=width, distance=cosine, quantization_config=int8, on_disk=disk
-        )
-        for name, width in layout.dense.items()
-    }
-    multi = {
-        name: models.VectorParams(
-            size=width, distance=cosine, multivector_config=max_sim, on_disk=disk
-        )
-        for name, width in layout.multi.items()
-    }
+    make = partial(models.VectorParams, distance=models.Distance.COSINE, on_disk=plan.on_disk)
+    dense = {n: make(size=width, quantization_config=int8) for n, width in layout.dense.items()}
+    multi = {n: make(size=width, multivector_config=max_sim) for n, width in layout.multi.items()}
     return dense | multi
 
 
