@@ -34,7 +34,7 @@ from toolcrib.store.base import (
     point_id,
     valid_ids,
 )
-from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
+from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or
 
 META_NAMESPACE = ":meta"
 """Reserved namespace with one point for each tenant; `:meta/TENANT` has the entries of a tenant's
@@ -234,9 +234,7 @@ class NamespacedStore(Store):
         return Record(self._shift_id(record.id), payload)
 
     def _within(self, where: Filter | None) -> Filter:
-        inside = all_of(self._own, None if where is None else self._shift_filter(where))
-        assert inside is not None
-        return inside
+        return self._own if where is None else And(self._own, self._shift_filter(where))
 
     def _shift_filter(self, where: Filter) -> Filter:
         match where:

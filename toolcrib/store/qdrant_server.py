@@ -216,12 +216,13 @@ class ServerStore(Store):
         if not batch:
             return found, []
         what = f"searching {self.name!r}"
-        answers = [each.points for each in self._connection.ask(what, query, self.name, batch)]
+        # The client's types allow UUIDs as ids too.
+        answered: list[Any] = self._connection.ask(what, query, self.name, batch)
+        answers = [each.points for each in answered]
         for place, hits in zip(places, answers, strict=False):
-            found[place] = [ScoredPoint(_number(hit.id), hit.score) for hit in hits]
+            found[place] = [ScoredPoint(hit.id, hit.score) for hit in hits]
         listed = [
-            [Record(_number(hit.id), hit.payload or {}) for hit in hits]
-            for hits in answers[len(places) :]
+            [Record(hit.id, hit.payload or {}) for hit in hits] for hits in answers[len(places) :]
         ]
         return found, listed
 
@@ -231,7 +232,7 @@ class ServerStore(Store):
         for page in pages(valid_ids(ids), MAX_REQUEST_IDS):
             what = f"reading {len(page)} points of {self.name!r}"
             records = self._ask(what, retrieve, [*page], with_payload=True)
-            found |= {_number(record.id): record.payload or {} for record in records}
+            found |= {record.id: record.payload or {} for record in records}
         return [Record(point_id, found[point_id]) for point_id in ids if point_id in found]
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
@@ -243,7 +244,7 @@ class ServerStore(Store):
             for record in records:
                 named: Any = record.vector or {}
                 if named.get(using):
-                    found[_number(record.id)] = np.asarray(named[using], dtype=np.float32)
+                    found[record.id] = np.asarray(named[using], dtype=np.float32)
         return found
 
     def scroll(
@@ -266,7 +267,7 @@ class ServerStore(Store):
                 offset=offset,
                 with_payload=wanted,
             )
-            yield from (Record(_number(record.id), record.payload or {}) for record in page)
+            yield from (Record(record.id, record.payload or {}) for record in page)
             if offset is None:
                 return
 
@@ -458,11 +459,6 @@ def _copy_all_changes(copy: CopyChanges, old: Store, new: Store) -> None:
     for _ in range(MAX_COPY_PASSES):
         if not copy(old, new):
             return
-
-
-def _number(point: Any) -> int:
-    """Id of a point as a number; the client's types allow UUIDs too."""
-    return point
 
 
 def _can_match(leg: LegQuery) -> bool:
