@@ -65,7 +65,7 @@ class _BundledModel:
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
         self._threads = threads or usable_cores()
-        self._folder = folder
+        self.folder = folder
         self._card = read_card(folder)
         self._model = LoadOnce(lambda: open_model(folder, self._card))
 
@@ -73,11 +73,6 @@ class _BundledModel:
     def name(self) -> str:
         """The model's name and the first digits of its weights' digest."""
         return self._card.identity
-
-    @property
-    def folder(self) -> Path:
-        """Folder of the model."""
-        return self._folder
 
     def _map(self, work: Callable[[str], _Found], texts: Sequence[str]) -> Iterable[_Found]:
         if len(texts) <= 1 or self._threads == 1:
@@ -150,10 +145,8 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
         documents = readable_all(texts)
-        vectors = np.empty((len(documents), self.dimensions), dtype=np.float32)
-        for row, vector in enumerate(self._map(self._encode, documents)):
-            vectors[row] = vector
-        return vectors
+        row: Any = np.dtype((np.float32, self.dimensions))
+        return np.fromiter(self._map(self._encode, documents), row, len(documents))
 
     def _encode(self, text: str) -> FloatArray:
         model = self._model()
