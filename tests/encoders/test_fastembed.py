@@ -125,8 +125,9 @@ def test_without_a_network_the_error_comes_at_once_and_says_what_to_do(
     def unreachable(*_: object, **__: object) -> None:
         raise OSError("no route to host")
 
+    monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.model_info", unreachable)
-    encoder = FastEmbedEncoder("BAAI/bge-small-en-v1.5", cache=tmp_path)
+    encoder = FastEmbedEncoder("BAAI/bge-small-en-v1.5")
     with pytest.raises(EncoderError, match=r"no route to host.*fastembed:./FOLDER.*bundled"):
         encoder.encode_query("x")
     assert "ERROR" not in capfd.readouterr().err
@@ -232,7 +233,7 @@ class TestOpeningByName:
     ) -> None:
         monkeypatch.setattr("huggingface_hub.model_info", pytest.fail)
         opened = _Kind(cached=True)
-        assert open_named(opened, ModelName("fastembed", "a/b"), {"threads": 2}) == "model"
+        assert open_named(opened, ModelName("fastembed", "a/b"), 2) == "model"
         assert opened.asked == [{"local_files_only": True, "threads": 2}]
 
     @pytest.mark.parametrize("hub", ["a/b", None])
@@ -242,8 +243,8 @@ class TestOpeningByName:
         sources: list[str] = []
         monkeypatch.setattr("huggingface_hub.model_info", lambda name, **_: sources.append(name))
         opened = _Kind(cached=False, hub=hub)
-        assert open_named(opened, ModelName("fastembed", "A/B"), {}) == "model"
-        assert opened.asked == [{"local_files_only": True}, {}]
+        assert open_named(opened, ModelName("fastembed", "A/B"), None) == "model"
+        assert opened.asked == [{"local_files_only": True, "threads": None}, {"threads": None}]
         assert sources == ([hub] if hub else [])
 
     def test_a_download_that_breaks_off_says_what_to_do(
@@ -252,7 +253,7 @@ class TestOpeningByName:
         monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: None)
         opened = _Kind(cached=False, broken=True)
         with pytest.raises(EncoderError, match=r"broke off.*copy the model's folder"):
-            open_named(opened, ModelName("fastembed", "a/b"), {})
+            open_named(opened, ModelName("fastembed", "a/b"), None)
 
 
 class _Kind:

@@ -52,13 +52,10 @@ class _FastEmbed:
 
     _purpose: ClassVar[str]
 
-    def __init__(self, model: str, threads: int = 0, cache: Path | None = None) -> None:
+    def __init__(self, model: str, threads: int = 0) -> None:
         self._model = ModelName("fastembed", model)
         require_extra("fastembed", f"the {self._purpose} {self._model.spelling}", "fastembed")
-        self._options = {
-            "threads": threads or None,
-            "cache_dir": None if cache is None else str(cache),
-        }
+        self._threads = threads or None
         self._load_once = LoadOnce(self._load)
 
     @classmethod
@@ -80,7 +77,7 @@ class _FastEmbed:
     def _load(self) -> Any:
         kind, folder = self._kind(), self._model.folder
         if folder is None:
-            return open_named(kind, self._model, self._options)
+            return open_named(kind, self._model, self._threads)
         file = _graph_file(folder)
         # The library opens only listed models, whose names it compares without case.
         name = self.name.lower()
@@ -89,7 +86,7 @@ class _FastEmbed:
             options = self._pooling(folder / file)
             kind.add_custom_model(model=name, sources=source, model_file=file, **options)
         try:
-            return kind(name, specific_model_path=str(folder), **self._options)
+            return kind(name, specific_model_path=str(folder), threads=self._threads)
         except Exception as error:  # errors of onnxruntime and tokenizers share no base class
             raise EncoderError(f"{folder} cannot be loaded: {error}") from error
 
@@ -106,8 +103,8 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 
     `model` is a name from fastembed's list (`BAAI/bge-small-en-v1.5`), downloaded at its first
     use, or a folder (`./my-model`) with `model.onnx` (or `onnx/model.onnx`), `tokenizer.json`
-    and `tokenizer_config.json`. `threads`: cores of a run; 0 means all. `cache`: the folder of
-    downloads; by default fastembed's own (`FASTEMBED_CACHE_PATH`).
+    and `tokenizer_config.json`. `threads`: cores of a run; 0 means all. Downloads are kept in
+    fastembed's own folder (`FASTEMBED_CACHE_PATH`).
 
     Raises:
         SettingsError: no model is named.
@@ -117,8 +114,8 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 
     _purpose = "encoder"
 
-    def __init__(self, model: str, threads: int = 0, cache: Path | None = None) -> None:
-        super().__init__(model, threads, cache)
+    def __init__(self, model: str, threads: int = 0) -> None:
+        super().__init__(model, threads)
         folder = self._model.folder
         self._query_prompt, self._document_prompt = _prompts_of(folder) if folder else ("", "")
         self._width = LoadOnce(self._measure)
@@ -164,8 +161,8 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 class FastEmbedReranker(_FastEmbed, Reranker):
     """A `Reranker` over fastembed's `TextCrossEncoder`; extra `fastembed`.
 
-    `model` is a name from its list (`Xenova/ms-marco-MiniLM-L-6-v2`) or a folder; `threads`,
-    `cache` and the errors are those of `FastEmbedEncoder`.
+    `model` is a name from its list (`Xenova/ms-marco-MiniLM-L-6-v2`) or a folder; `threads` and
+    the errors are those of `FastEmbedEncoder`.
     """
 
     _purpose = "reranker"
@@ -184,14 +181,14 @@ def _descriptions() -> Any:
     return importlib.import_module("fastembed.common.model_description")
 
 
-def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
+def open_named(kind: Any, model: ModelName, threads: int | None) -> Any:
     """Open a model of fastembed's list (`kind`: the class that lists it); download it if needed."""
     source: str | None = _listed_model(kind, model)["sources"]["hf"]
     loguru: Any = load_package("loguru", model.spelling)
     hub: Any = load_package("huggingface_hub", model.spelling)
     loguru.logger.disable("fastembed")  # it logs an error for what is only not there yet
     try:
-        return kind(model.model, local_files_only=True, **options)
+        return kind(model.model, threads=threads, local_files_only=True)
     except Exception:  # noqa: BLE001, S110 -- fastembed has no class for "not in the cache"
         pass
     finally:
@@ -200,7 +197,7 @@ def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
         if source is not None:
             # Without a network fastembed would retry for 39 seconds before it fails.
             hub.model_info(source, timeout=10)
-        return kind(model.model, **options)
+        return kind(model.model, threads=threads)
     except Exception as error:
         raise EncoderError(
             f"{model.spelling} is not on this machine and cannot be fetched ({error}). Without "
