@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Any, TypeAlias, cast
@@ -81,6 +81,11 @@ class Equals:
 
     field: str
     value: Keyword
+
+    @property
+    def values(self) -> tuple[Keyword]:
+        """The value as the only one of `AnyOf`."""
+        return (self.value,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +200,7 @@ def _reason_to_fail(part: Filter) -> str:
 
 
 def _values_in_words(part: Equals | AnyOf) -> str:
-    values = (part.value,) if isinstance(part, Equals) else part.values
-    words = " or ".join(map(str, values))
+    words = " or ".join(map(str, part.values))
     is_hint = part.field == "safety_tags"
     return f"{words.replace('_', '-')} hint" if is_hint else f"{part.field} {words}"
 
@@ -252,9 +256,9 @@ def validate(where: Filter) -> None:
                 _require(field, NUMBER_FIELDS, "a range")
             case Equals(field=field) | AnyOf(field=field):
                 _require(field, KEYWORD_FIELDS, "an equality")
-                for value in _values_of(part):
+                for value in part.values:
                     require_type(value, str | bool, f"value of {field}", "a text, true or false")
-                values += len(_values_of(part))
+                values += len(part.values)
             case _:
                 require_type(
                     part, HasId, "filter", "an Equals, AnyOf, Range, And, Or or Not of toolcrib"
@@ -269,10 +273,14 @@ def validate(where: Filter) -> None:
 def bytes_of_filter(where: Filter | None) -> int:
     """Estimate the bytes that the values of a filter take in memory."""
     leaves = () if where is None else _leaves(where)
-    return sum(bytes_of(_values_of(part)) for part in leaves)
+    return sum(
+        bytes_of(part.ids if isinstance(part, HasId) else part.values)
+        for part in leaves
+        if not isinstance(part, Range)
+    )
 
 
-def _leaves(where: Filter) -> Iterator[Filter]:
+def _leaves(where: Filter) -> Iterator[Equals | AnyOf | Range | HasId]:
     """Parts of a filter that have no parts themselves."""
     match where:
         case And(parts=parts) | Or(parts=parts):
@@ -284,25 +292,13 @@ def _leaves(where: Filter) -> Iterator[Filter]:
             yield where
 
 
-def _values_of(part: Filter) -> Collection[object]:
-    match part:
-        case Equals(value=value):
-            return (value,)
-        case AnyOf(values=values):
-            return values
-        case HasId(ids=ids):
-            return ids
-        case _:
-            return ()
-
-
 def _require(field: str, known: frozenset[str], what: str) -> None:
     if field not in known:
         shown = ", ".join(sorted(known - {NAME_FIELD}))
         raise QueryError(f"{what} filter cannot use the field {field!r}; it can use {shown}")
 
 
-def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:  # noqa: PLR0911
+def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:
     """True if a point satisfies the filter: the reference implementation."""
     match where:
         case And(parts=parts):
@@ -313,9 +309,7 @@ def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:  
             return not matches(part, point_id, payload)
         case HasId(ids=ids):
             return point_id in ids
-        case Equals(field=field, value=value):
-            return as_keyword(value) in _payload_values(payload, field)
-        case AnyOf(field=field, values=values):
+        case Equals(field=field, values=values) | AnyOf(field=field, values=values):
             return bool(_payload_values(payload, field) & {as_keyword(value) for value in values})
         case Range(field=field):
             value = payload.get(field)
