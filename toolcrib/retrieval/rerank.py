@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
@@ -85,18 +86,19 @@ class _BlendingReranker:
         Any error of the model gives no scores; the first stage still answers.
         """
         try:
-            scores, late = self._within_budget(query, texts)
+            return self._within_budget(query, texts)
         except Exception:
             logger.warning("the reranker %s failed", self._reranker.name, exc_info=True)
             return [], ("rerank",)
-        return scores, ("rerank-late",) if late else ()
 
-    def _within_budget(self, query: str, texts: Sequence[str]) -> tuple[list[float], bool]:
+    def _within_budget(
+        self, query: str, texts: Sequence[str]
+    ) -> tuple[list[float], tuple[str, ...]]:
         deadline = self._clock() + (self.settings.budget_ms or DEFAULT_BUDGET_MS) / 1000
         scores: list[float] = []
         for start in range(0, len(texts), self.settings.batch):
             if start and self._clock() > deadline:
-                return scores, True
+                return scores, ("rerank-late",)
             batch = texts[start : start + self.settings.batch]
             scored = [float(score) for score in self._reranker.score(query, batch)]
             if len(scored) != len(batch) or not all(map(math.isfinite, scored)):
@@ -105,16 +107,12 @@ class _BlendingReranker:
                     "one that is not finite"
                 )
             scores += scored
-        return scores, False
+        return scores, ()
 
     def _blend(self, firsts: Sequence[float], seconds: Sequence[float]) -> list[float]:
         weight = self.settings.weight
-        scored = [weight * sigmoid(second) for second in seconds]
-        rest = [0.0] * (len(firsts) - len(seconds))
-        return [
-            (1 - weight) * first + more
-            for first, more in zip(firsts, [*scored, *rest], strict=True)
-        ]
+        parts = zip_longest(firsts, [weight * sigmoid(each) for each in seconds], fillvalue=0.0)
+        return [(1 - weight) * first + second for first, second in parts]
 
 
 class ToolReranker(_BlendingReranker):
