@@ -87,7 +87,10 @@ def merge_needs(
     return FindResult(
         query="" if whole is None else whole.query,
         tools=with_ranks(shown),
-        took_ms=_added_times(each.took_ms for each in asked),
+        took_ms={
+            stage: sum(each.took_ms.get(stage, 0.0) for each in asked)
+            for stage in _unique(*(each.took_ms for each in asked))
+        },
         confidence=surest.confidence,
         verdict=surest.verdict,
         reason=f"{surest.reason}{reason}",
@@ -127,14 +130,6 @@ def _rounds(answers: Sequence[FindResult], whole: FindResult | None) -> list[Too
 def _likelihood(hit: ToolHit) -> tuple[bool, float, float]:
     """Sort key: called by name, then probability, then score."""
     return hit.score >= 1, hit.probability or 0.0, hit.score
-
-
-def _added_times(times: Iterable[dict[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for each in times:
-        for stage, ms in each.items():
-            total[stage] = total.get(stage, 0.0) + ms
-    return total
 
 
 def _unique(*groups: Iterable[str]) -> tuple[str, ...]:
