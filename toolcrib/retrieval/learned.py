@@ -112,13 +112,8 @@ NO_LEARNED_DATA = UseData()
 
 # -- choices between other options -----------------------------------------------------------------
 
-ROUTE, COLLECTIONS, AGENTS, CAPABILITIES, QUESTIONS = (
-    "route",
-    "collections",
-    "agents",
-    "capabilities",
-    "questions/",
-)
+ROUTE, COLLECTIONS, AGENTS = "route", "collections", "agents"
+CAPABILITIES, QUESTIONS = "capabilities", "questions/"
 """Choices with learned examples; the last is a prefix of a question's name."""
 
 NEAREST_EXAMPLES = 10
