@@ -62,14 +62,13 @@ def required_tools(
         meeting = _tools_by_requirement(store, names, allowed)
         unmet += dict.fromkeys(need.name for need in needs if need.name in names - meeting.keys())
         settled |= names - meeting.keys()
-        open_needs = needs
-        needs = list[_Requirement]()
-        for place, need in enumerate(open_needs):
+        open_needs, needs = needs, list[_Requirement]()
+        for need in open_needs:
             if need.name in settled:
                 continue
             if not left:
-                needs += open_needs[place:]
-                break
+                needs.append(need)
+                continue
             best = min(meeting[need.name], key=partial(_preference, need))
             spec = read_tool(best.payload)
             settled.update(_names(spec))
