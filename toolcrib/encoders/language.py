@@ -204,12 +204,8 @@ def language_of(text: str) -> str | None:
     Always None without the extra `context`.
     """
     prose = _CODE.sub(" ", text[:MAX_LANGUAGE_CHARS])
-    if (
-        len(TWO_LETTERS.findall(prose)) < MIN_LANGUAGE_WORDS
-        and len(_SPACELESS.findall(prose)) < MIN_LANGUAGE_WORDS
-    ):
-        return None
-    identifier = _identifier()
+    known = (len(words.findall(prose)) for words in (TWO_LETTERS, _SPACELESS))
+    identifier = _identifier() if any(count >= MIN_LANGUAGE_WORDS for count in known) else None
     if identifier is None:
         return None
     language, probability = identifier.classify(prose)
