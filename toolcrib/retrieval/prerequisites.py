@@ -440,15 +440,10 @@ def _name_effort(needed: str, given: str) -> float | None:
 
 def _successor(deprecated: _LinkedTool, siblings: Iterable[_LinkedTool]) -> str | None:
     """Id of the tool that the deprecated tool's description recommends."""
-    for name in deprecated.links.successors:
-        meant = [
-            each.id
-            for each in siblings
-            if name in each.keys and each.server == deprecated.server and each.id != deprecated.id
-        ]
-        if meant:
-            return min(meant)
-    return None
+    here = [each for each in siblings if each.server == deprecated.server]
+    others = [each for each in here if each.id != deprecated.id]
+    named = ([each.id for each in others if n in each.keys] for n in deprecated.links.successors)
+    return next((min(ids) for ids in named if ids), None)
 
 
 def links_of(
