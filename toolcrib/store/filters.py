@@ -446,15 +446,12 @@ def _build(given: FilterJson, depth: int) -> Filter:
             return Or(*(_build(part, depth + 1) for part in given.any))
 
 
-def _parsed(given: Any) -> Any:
-    """JSON as Python values, parsed once: else each failing type of the union parses it again."""
-    return given
-
-
 def _field_schema(_source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    # Any function before makes pydantic parse JSON once; else each type of the union parses it.
+    parsed = core_schema.no_info_before_validator_function(lambda given: given, handler(FilterJson))
     return core_schema.no_info_after_validator_function(
         read_filter,
-        core_schema.no_info_before_validator_function(_parsed, handler(FilterJson)),
+        parsed,
         serialization=core_schema.plain_serializer_function_ser_schema(filter_to_json),
     )
 
