@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic_core import PydanticSerializationError
 
+from toolcrib import records
 from toolcrib.errors import SpecError
 from toolcrib.records import Passage, ToolSpec
 from toolcrib.records.codec import adapter, as_json
@@ -17,9 +18,6 @@ from toolcrib.records.definitions import provider_name
 from toolcrib.store.base import pages
 from toolcrib.store.filters import MAX_LIST_VALUES, YIELDS_FIELD, AnyOf, Filter, Or
 from toolcrib.text import name_key
-
-if TYPE_CHECKING:
-    from toolcrib.records import Facets
 
 FACET_FIELDS = ("server", "category", "tags", "sensitivity")
 """The payload fields that are counted."""
@@ -137,10 +135,8 @@ def read_passage(payload: Mapping[str, Any]) -> Passage:
     )
 
 
-def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
+def count_facets(payloads: Iterable[Mapping[str, Any]]) -> records.Facets:
     """Facets of tools, the most frequent value first."""
-    from toolcrib.records import Facets
-
     tools = 0
     counts = {name: Counter[str]() for name in FACET_FIELDS}
     for payload in payloads:
@@ -152,7 +148,7 @@ def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
         dict(sorted(counter.items(), key=lambda pair: (-pair[1], pair[0])))
         for counter in counts.values()
     )
-    return Facets(tools, *ordered)
+    return records.Facets(tools, *ordered)
 
 
 def phrase_suffixes(phrase: str) -> list[str]:
