@@ -290,14 +290,12 @@ class QdrantConnection:
 
     def _store_error(self, what: str, failure: Exception) -> StoreError:
         server = f"the Qdrant server at {self.place}"
-        if isinstance(failure, ResponseHandlingException):
-            return _no_answer(server, what, failure.source)
+        if isinstance(failure, ResponseHandlingException | json.JSONDecodeError):
+            return _no_answer(server, what, getattr(failure, "source", failure))
         if isinstance(failure, ResourceExhaustedResponse):
             return StoreUnavailableError(f"{server} is too busy for {what}: {failure}; try later")
         if isinstance(failure, UnexpectedResponse):
             return _refusal(server, what, failure)
-        if isinstance(failure, json.JSONDecodeError):
-            return _no_answer(server, what, failure)
         return StoreError(f"{server} gave no usable answer when {what}: {_first_line(failure)}")
 
 
