@@ -47,7 +47,6 @@ class LexicalSettings:
     language: str = "english"
 
     def __post_init__(self) -> None:
-        """Refuse values that would give meaningless scores."""
         if not 0 <= self.k1 < math.inf:
             raise SettingsError(f"lexical.k1 is {self.k1}; it must be a number of at least 0")
         if not 0 <= self.b <= 1:
