@@ -36,14 +36,13 @@ def fold_copies(hits: Sequence[ToolHit], query: str) -> list[ToolHit]:
     words = set(tokenise(query))
     heads: dict[str, ToolHit] = {}
     for (_, description), group in alike.items():
-        if len(group) == 1:
-            heads[group[0].id] = group[0]
+        if len(group) == 1 or not description:
+            heads |= {hit.id: hit for hit in group}
             continue
         for hit in sorted(group, key=lambda hit: not _is_named(hit, words)):
-            head = next(
-                (heads[each.id] for each in group if _is_copy(heads.get(each.id), hit)), None
-            )
-            if head is None or not description or _is_named(hit, words):
+            kept = (heads[each.id] for each in group if each.id in heads)
+            head = next((each for each in kept if _is_copy(each, hit)), None)
+            if head is None or _is_named(hit, words):
                 heads[hit.id] = hit
             else:
                 heads[head.id] = replace(head, also_on=(*head.also_on, hit.server))
@@ -55,10 +54,8 @@ def _is_named(hit: ToolHit, words: set[str]) -> bool:
     return bool(server) and server <= words
 
 
-def _is_copy(head: ToolHit | None, hit: ToolHit) -> bool:
-    if head is None or head.server == hit.server:
-        return False
-    return head.tool.input_schema == hit.tool.input_schema
+def _is_copy(head: ToolHit, hit: ToolHit) -> bool:
+    return head.server != hit.server and head.tool.input_schema == hit.tool.input_schema
 
 
 # -- needs -----------------------------------------------------------------------------------------
