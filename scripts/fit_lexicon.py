@@ -21,7 +21,7 @@ import numpy as np
 from multilingual_data import rows, training_lines
 from ship_multilingual import FOLDER
 
-from toolcrib.encoders.lexicon import STEMMERS, terms
+from toolcrib.encoders.language import STEMMERS, terms
 from toolcrib.text import STOPWORDS
 
 ITERATIONS = 6

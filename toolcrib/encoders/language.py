@@ -1,4 +1,4 @@
-"""Language of a text, and a test for English.
+"""Language of a text, a test for English, and English words for words of other languages.
 
 English is recognised by script, and by the commonest words of a language (Grefenstette 1995,
 "Comparing two language identification schemes"): no model, microseconds, and names or ids in an
@@ -7,14 +7,19 @@ English request weigh nothing.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterable
 from functools import cache, lru_cache
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from toolcrib.caches import cached_texts
-from toolcrib.text import LETTERS, TWO_LETTERS
+from toolcrib.errors import EncoderError
+from toolcrib.text import LETTERS, SPACELESS, TWO_LETTERS, tokenise
 
 _WORDS = {
     "es": """al algo algún alguna como cómo con cual cuál cuando cuándo cuántas cuántos cuánto de
@@ -171,7 +176,6 @@ _SPACELESS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]
 _CODE = re.compile(r"`[^`]{0,500}`|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+")
 """Code, addresses and numbers, which belong to no language."""
 
-
 SPACELESS_LETTERS_PER_WORD = 2
 
 
@@ -220,8 +224,6 @@ def likeliest_language(text: str, among: Collection[str]) -> str:
 
 @cache
 def _identifier() -> Any:
-    from importlib import import_module
-
     try:
         langid: Any = import_module("py3langid.langid")
     except ImportError:
@@ -229,3 +231,58 @@ def _identifier() -> Any:
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(LANGUAGES)
     return identifier
+
+
+# -- lexicon ------------------------------------------------------------------------------------
+
+STEMMERS = {
+    "de": "german",
+    "es": "spanish",
+    "fr": "french",
+    "it": "italian",
+    "ja": "none",
+    "ko": "none",
+    "nl": "dutch",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ru": "russian",
+    "zh": "none",
+}
+"""Snowball's stemmers by language."""
+
+_HANGUL = re.compile("[\uac00-\ud7af]{3,}")
+
+
+def terms(text: str, language: str) -> list[str]:
+    """Stems of a text; for Korean words pairs of syllables, since particles follow the words."""
+    found: list[str] = []
+    for term in tokenise(text, STEMMERS[language]):
+        if _HANGUL.fullmatch(term):
+            found += map("".join, pairwise(term))
+        elif not term.isdigit() and (len(term) > 1 or SPACELESS.search(term)):
+            found.append(term)
+    return found
+
+
+class Lexicon:
+    """English words by language and term, from a file that `scripts/fit_lexicon.py` wrote.
+
+    A query in another language can then match tools by words (dictionary-based query translation,
+    Pirkola et al. 2001).
+
+    Raises:
+        EncoderError: the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._words: dict[str, dict[str, str]] = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise EncoderError(f"{path} cannot be read as a lexicon: {error}") from error
+
+    def english(self, text: str) -> str:
+        """English words for a text in another language, in its order; may be empty."""
+        language = likeliest_language(text, self._words)
+        words = self._words[language]
+        found = (words[term] for term in terms(text, language) if term in words)
+        return " ".join(dict.fromkeys(found))

@@ -30,7 +30,7 @@ from toolcrib.encoders.base import (
     readable_all,
     unit_rows,
 )
-from toolcrib.encoders.language import is_english, is_likely_english
+from toolcrib.encoders.language import Lexicon, is_english, is_likely_english
 from toolcrib.encoders.registry import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError, SettingsError
@@ -177,8 +177,6 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
                 f"{folder} has the vectors of {self.other.space}, and this version those of "
                 f"{self._english.name}: install the toolcrib-multilingual of this version"
             )
-        from toolcrib.encoders.lexicon import Lexicon
-
         self._lexicon = Lexicon(folder / "lexicon.json")
 
     @classmethod
