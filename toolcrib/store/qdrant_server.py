@@ -175,8 +175,7 @@ class ServerStore(Store):
             check_point(point, self.layout)
         for batch in batches(points, _MAX_BATCH_POINTS, _weight):
             what = f"writing {len(batch)} points to {self.name!r}"
-            structs = [_struct(each) for each in batch]
-            self._write(what, upsert, structs)
+            self._write(what, upsert, [*map(_struct, batch)])
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
         """Replace one sparse vector of points; a missing point is an error, others may be set."""
