@@ -151,9 +151,7 @@ class ExampleHeads:
         """Drop the cached examples of these tools, or of all tools for None."""
         with self._lock:
             self._heads.clear()
-            if points is None:
-                self._read = {}
-            for point in points or ():
+            for point in list(self._read) if points is None else points:
                 self._read.pop(point, None)
 
     def head(self, scope: Filter | None) -> ExampleHead | None:
