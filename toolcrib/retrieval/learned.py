@@ -169,9 +169,8 @@ def keep_nearest(kernels: Floats) -> Floats:
     """Kernels of the `NEAREST_EXAMPLES` nearest requests, and 0 for all others."""
     if len(kernels) <= NEAREST_EXAMPLES:
         return kernels
-    return np.where(
-        kernels >= np.partition(kernels, -NEAREST_EXAMPLES)[-NEAREST_EXAMPLES], kernels, 0
-    )
+    least = np.partition(kernels, -NEAREST_EXAMPLES)[-NEAREST_EXAMPLES]
+    return np.where(kernels >= least, kernels, 0)
 
 
 def mix_shares(likely: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:

@@ -50,8 +50,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s|\n")
 
 def last_sentences(text: str) -> list[str]:
     """Last sentences of a text, to be searched separately; none for a single sentence."""
-    found = [part.strip() for part in _SENTENCE_END.split(text)]
-    found = [part for part in found if any(map(str.isalnum, part))]
+    found = [part.strip() for part in _SENTENCE_END.split(text) if any(map(str.isalnum, part))]
     return found[-MAX_SENTENCES:] if len(found) > 1 else []
 
 
