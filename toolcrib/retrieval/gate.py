@@ -91,7 +91,7 @@ def judge(
     Raises:
         CalibrationError: the calibration lacks what the settings need.
     """
-    if confidence is None:
+    if confidence is None or calibration is None:
         reason = "not calibrated for these models and settings: run `toolcrib calibrate`"
         return Judgement(fits=True, reason=reason)
     threshold, origin = _threshold(settings, calibration, server)
@@ -102,14 +102,10 @@ def judge(
     return Judgement(fits, reason, threshold)
 
 
-def _threshold(
-    settings: GateSettings, calibration: Calibration | None, server: str
-) -> tuple[float, str]:
+def _threshold(settings: GateSettings, calibration: Calibration, server: str) -> tuple[float, str]:
     """Threshold, and its origin in words."""
     if settings.threshold is not None:
         return settings.threshold, "as set"
-    if calibration is None:
-        return 0.0, "without a calibration"
     if settings.target_precision is None and settings.max_false_acceptance is None:
         if server in calibration.server_thresholds:
             return calibration.server_thresholds[server], f"as calibrated for {server}"
