@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -146,26 +147,23 @@ class ModelName:
     def __init__(self, kind: str, model: str) -> None:
         if not model:
             raise SettingsError(f"{kind}: names no model; write {kind}:NAME or {kind}:./FOLDER")
+        self._kind = kind
         self.model = model
         self.spelling = f"{kind}:{model}"
         self.folder = Path(model).expanduser() if model.startswith((".", "/", "~")) else None
         if self.folder is not None and not self.folder.is_dir():
             raise EncoderError(f"{self.spelling}: there is no folder {self.folder}")
         self.location = model if self.folder is None else str(self.folder)
-        self._identity = LoadOnce(lambda: self._identify(kind))
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Full name of a library's model; for a folder, its name and the digest of its content.
 
         If a hub changes the weights of a name, the identity stays: this is not noticed.
         """
-        return self._identity()
-
-    def _identify(self, kind: str) -> str:
         if self.folder is None:
             return self.spelling
-        return f"{kind}:{self.folder.resolve().name}@{_digest(self.folder)}"
+        return f"{self._kind}:{self.folder.resolve().name}@{_digest(self.folder)}"
 
 
 _MODEL_SUFFIXES = {".bin", ".json", ".model", ".onnx", ".onnx_data", ".safetensors", ".txt"}
