@@ -239,9 +239,9 @@ def copy_sparsely(source: Path, target: Path) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    with source.open("rb") as reading, target.open("wb") as write_errors:
+    with source.open("rb") as reading, target.open("wb") as writing:
         size = os.fstat(reading.fileno()).st_size
-        write_errors.truncate(size)
+        writing.truncate(size)
         position = 0
         while position < size:
             try:
@@ -253,7 +253,7 @@ def _copy_file(source: Path, target: Path) -> None:
                 chunk = os.pread(reading.fileno(), min(position - start, BLOCK_BYTES), start)
                 # A file system in memory counts holes that were read as data.
                 if chunk != ZERO_BLOCK[: len(chunk)]:
-                    os.pwrite(write_errors.fileno(), chunk, start)
+                    os.pwrite(writing.fileno(), chunk, start)
                 start += len(chunk)
 
 
