@@ -50,9 +50,9 @@ def test_a_change_of_subject_wins_by_its_own_words(crib):
 
 def test_a_subject_of_long_ago_does_not_count(crib):
     forecast = {"role": "user", "content": "Forecast the weather of Bergen."}
-    assert first(crib.find_tools("and 4411?", history=[forecast] * 9 + SAID * 3)) == "track_parcel"
-    history = read_messages({"role": "user", "content": text} for text in "abcd")
-    assert read_dialogue("e", history) == Dialogue("e", "b\nc\nd\ne")
+    assert first(crib.find_tools("and 4411?", history=[forecast] * 9 + SAID * 5)) == "track_parcel"
+    history = read_messages({"role": "user", "content": text} for text in "abcdef")
+    assert read_dialogue("g", history) == Dialogue("g", "b\nc\nd\ne\nf\ng")
 
 
 def test_messages_in_a_language_that_the_encoder_does_not_read_are_left_out(crib):

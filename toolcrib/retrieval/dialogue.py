@@ -20,8 +20,9 @@ itself a dialogue: its last message mostly completes an earlier one."""
 MAX_DIALOGUE_CHARS = 2_000
 """Characters of a dialogue that are searched: the encoder reads some 1,000, the lexical leg all."""
 
-MAX_EARLIER_MESSAGES = 3
-"""Newest earlier messages of the user that count: older ones mostly have another subject."""
+MAX_EARLIER_MESSAGES = 5
+"""Newest earlier messages of the user that count: older ones mostly have another subject. Three
+lose 3 points of recall in conversations of one subject, all lose as much behind two others."""
 
 MAX_REPLY_CHARS = 100
 """Beginning of the assistant's last reply that counts: a user speaks of what it says (`add one`,
