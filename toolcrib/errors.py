@@ -303,6 +303,12 @@ def require_text(value: object, name: str) -> None:
     require_type(value, str, name, "a text")
 
 
+def require_positive(value: object, name: str) -> None:
+    """Require at least 1 of a whole number; other values pass."""
+    if isinstance(value, int) and value < 1:
+        raise QueryError(f"{name} is {value}; it must be at least 1")
+
+
 def require_texts(values: object, name: str) -> None:
     """Require a list of texts; a single text is refused."""
     if isinstance(values, str) or not isinstance(values, Collection):

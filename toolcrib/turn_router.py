@@ -23,6 +23,7 @@ from toolcrib.errors import (
     SettingsError,
     StoreError,
     UnknownDecisionError,
+    require_positive,
     require_text,
     require_texts,
     require_type,
@@ -259,8 +260,7 @@ class TurnRouter:
 
         require_text(failed_tool, "tool")
         require_type(k, int, "option k", "a whole number")
-        if k < 1:
-            raise QueryError(f"k is {k}; it must be at least 1")
+        require_positive(k, "k")
         found = alternates(
             self._tools.retriever.find,
             self._tools.get_by_name(failed_tool),

@@ -22,6 +22,7 @@ from toolcrib.errors import (
     UnknownToolError,
     nearest,
     require_all,
+    require_positive,
     require_text,
     require_texts,
     require_type,
@@ -320,7 +321,7 @@ class RemoteCrib:
         shown: Sequence[str] = (),
     ) -> Decision:
         """As `Crib.route`; the service's log has the id of the key."""
-        _check_k(k)
+        require_positive(k, "k")
         require_texts(shown, "shown")
         options = asdict(KnowledgeOptions(passages, collections, token_budget))
         options["passages"] = options.pop("k")
@@ -359,7 +360,7 @@ class RemoteCrib:
         """As `Crib.alternates`."""
         if not failed_tool:
             raise UnknownToolError(failed_tool)
-        _check_k(k)
+        require_positive(k, "k")
         named = {"failed_tool": failed_tool, "turn": _turn_json(turn), "decision_id": decision_id}
         path, body = "/v1/alternates", _body(**named, k=k, shape="full")
         return self._transport.ask(Alternates, "POST", path, body, about=failed_tool).tools
@@ -548,8 +549,3 @@ def _turn_json(turn: Turn | str) -> dict[str, Any]:
     except ValueError as error:
         raise QueryError(f"the turn holds a value that JSON cannot: {error}") from error
     return body | _body(text=turn.text, scope=turn.scope)
-
-
-def _check_k(k: int | Literal["auto"] | None) -> None:
-    if isinstance(k, int) and k < 1:
-        raise QueryError(f"k is {k}; it must be at least 1")

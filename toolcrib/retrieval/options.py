@@ -13,6 +13,7 @@ from toolcrib.errors import (
     SettingsError,
     did_you_mean,
     nearest,
+    require_positive,
     require_text,
     require_texts,
     require_type,
@@ -116,8 +117,7 @@ def check_query(
     """Reject an empty query, an invalid `k` or `least`, or a filter on an unknown field."""
     if not query.strip():
         raise QueryError("the query is empty: say in a few words what the tool must do")
-    if k != "auto" and k < 1:
-        raise QueryError(f"k is {k}; it must be at least 1")
+    require_positive(k, "k")
     if least is not None and not 0 <= least <= 1:
         raise QueryError(f"least is {least}; it must be between 0 and 1")
     if where is not None:
@@ -159,8 +159,7 @@ def _check_values(options: SearchOptions) -> None:
     require_texts(options.needs or (), "needs")
     require_texts(options.called or (), "called")
     require_type(options.token_budget, int | None, "option token_budget", "a whole number")
-    if options.token_budget is not None and options.token_budget < 1:
-        raise QueryError(f"token_budget is {options.token_budget}; it must be at least 1")
+    require_positive(options.token_budget, "token_budget")
     for name in ("least", "coverage"):
         require_type(getattr(options, name), float | int | None, f"option {name}", "a number")
     for name, known in (("form", get_args(DefinitionForm)), ("order", get_args(AnswerOrder))):
@@ -206,10 +205,8 @@ class KnowledgeOptions:
         require_type(self.k, int | None, "option k", "a whole number")
         require_type(self.token_budget, int | None, "option token_budget", "a whole number")
         require_texts(self.collections or (), "collections")
-        if self.k is not None and self.k < 1:
-            raise QueryError(f"k is {self.k}; it must be at least 1")
-        if self.token_budget is not None and self.token_budget < 1:
-            raise QueryError(f"token_budget is {self.token_budget}; it must be at least 1")
+        require_positive(self.k, "k")
+        require_positive(self.token_budget, "token_budget")
 
 
 DEFAULT_KNOWLEDGE_OPTIONS = KnowledgeOptions()

@@ -22,7 +22,7 @@ from toolcrib.context.by_model import ContextReader
 from toolcrib.context.rules import RECALL, REFUSAL, Answer, HeuristicDetector
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
-from toolcrib.errors import QueryError, ToolcribError, did_you_mean, nearest
+from toolcrib.errors import QueryError, ToolcribError, did_you_mean, nearest, require_positive
 from toolcrib.language_models.turns import read_label, shown_messages
 from toolcrib.records import (
     AgentDecision,
@@ -559,8 +559,7 @@ def _with_words(turn: Turn) -> Turn:
 
 
 def _check(k: int | Literal["auto"] | None, budget_ms: float | None) -> None:
-    if isinstance(k, int) and k < 1:
-        raise QueryError(f"k is {k}; it must be at least 1")
+    require_positive(k, "k")
     if budget_ms is not None and not budget_ms >= 0:
         raise QueryError(f"budget_ms is {budget_ms:g}; it must be 0 milliseconds or more")
 
