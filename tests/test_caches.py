@@ -21,7 +21,7 @@ BOUNDS = {
     "encoders.lexical._dimension": "200,000 terms, each cut to a length",
     "encoders.wordpiece.__init__": "so many words, each as long as the longest of the vocabulary",
     "evaluation.calibrate.alike": "the tools of a set, while its evidence is gathered",
-    "evaluation.measures.signature_tokens": "the tools of a set, while it is measured",
+    "evaluation.measures.__init__": "the tools of a set, while it is measured",
     "report.page._template": "the templates of the package",
     "audit.characters._script": "4,096 letters",
     "audit.rules.__init__": "so many words, each cut to the longest of the rules",

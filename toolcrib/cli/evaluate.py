@@ -74,6 +74,14 @@ Systems: TypeAlias = Annotated[
         "are groups.",
     ),
 ]
+Learn: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Split that systems first learn from, such as dev."),
+]
+Coverage: TypeAlias = Annotated[
+    float | None,
+    typer.Option(min=0.0, max=1.0, help="Also measure `-k auto` with this coverage."),
+]
 LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
 ]
@@ -209,14 +217,8 @@ def run(
     enrichment: EnrichmentFiles = None,
     split: Split = "test",
     k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = DEFAULT_RANKS,
-    learn: Annotated[
-        str | None,
-        typer.Option(help="Split that systems first learn from, such as dev."),
-    ] = None,
-    coverage: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1.0, help="Also measure `-k auto` with this coverage."),
-    ] = None,
+    learn: Learn = None,
+    coverage: Coverage = None,
     shots: Annotated[
         int, typer.Option(min=0, help="Training queries that become examples of each intent.")
     ] = 10,

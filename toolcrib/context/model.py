@@ -46,7 +46,7 @@ from toolcrib.context.settings import ContextSettings
 from toolcrib.encoders.base import DenseEncoder, FloatArray, space_of
 from toolcrib.encoders.language import is_english, is_likely_english, language_of
 from toolcrib.errors import EncoderError, SettingsError
-from toolcrib.records import SENSITIVITIES, Context, Entity
+from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
 from toolcrib.retrieval.legs import EncodedQuery
@@ -433,8 +433,7 @@ class SemanticDetector(HeuristicDetector):
             reading = TextReading(whole, present)
             predictions = self._predict(query.dense, reading)
             if own is not None and own.dense is not None and own.text != query.text:
-                alone = TextReading(head_of(own.text), found)
-                predictions["smalltalk"] = self._smalltalk_alone(own.dense, alone)
+                predictions["smalltalk"] = self._smalltalk_alone(own, own.dense, found)
         except EncoderError as error:
             logger.warning("the classifier of turns failed, and cues replace it: %s", error)
             return super().detect(text, query, entities=entities, answer=answer)
@@ -457,13 +456,8 @@ class SemanticDetector(HeuristicDetector):
                 confidences["smalltalk"] = max(confidences["smalltalk"], by_words)
         else:
             self._apply_stated(words, labels, confidences, is_read=is_read)
-            stated = labels["sensitivity"]
-            level = stated if stated in SENSITIVITIES else SENSITIVITIES[0]
             needs = dict(zip(self._needs, predictions["need"].shares, strict=True))
-            signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if labels[n] is None)
-            if held == "pii" and is_above(held, level):
-                # An entity decides alone: a card number is personal whatever the words around it.
-                level, signals = held, (*signals, *holds)
+            level, signals = _sensitivity_of(labels, held, holds)
         return Context(
             text,
             intent=labels["intent"],
@@ -498,8 +492,11 @@ class SemanticDetector(HeuristicDetector):
         if not is_read and (urgency := self._urgency(words)).label == "high":
             labels["urgency"], confidences["urgency"] = urgency.label, urgency.confidence
 
-    def _smalltalk_alone(self, vector: FloatArray, reading: TextReading) -> Prediction:
+    def _smalltalk_alone(
+        self, own: EncodedQuery, vector: FloatArray, found: Sequence[Entity]
+    ) -> Prediction:
         """Small talk by a turn's own text, for a turn joined with an earlier message."""
+        reading = TextReading(head_of(own.text), found)
         turns, fields = self._turn_classifiers[self._is_english(reading.text)]
         if "smalltalk" in fields:
             return turns.predict(reading.text)["smalltalk"]
@@ -549,6 +546,19 @@ class SemanticDetector(HeuristicDetector):
         spoken = set(words.bare)
         is_theirs = not rest.smalltalk and spoken & USER_WORDS and not spoken & ASSISTANT_WORDS
         return None if kind == ASSISTANT and is_theirs else kind
+
+
+def _sensitivity_of(
+    labels: Mapping[str, str | None], held: Sensitivity, holds: tuple[str, ...]
+) -> tuple[Sensitivity, tuple[str, ...]]:
+    """Sensitivity and signals by the labels; `held` and `holds`: those of the entities alone."""
+    stated = labels["sensitivity"]
+    level = stated if stated in SENSITIVITIES else SENSITIVITIES[0]
+    signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if labels[n] is None)
+    if held == "pii" and is_above(held, level):
+        # An entity decides alone: a card number is personal whatever the words around it.
+        return held, (*signals, *holds)
+    return level, signals
 
 
 def _predicted_fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
