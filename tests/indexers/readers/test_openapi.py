@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from tests.indexers.readers.conformance import ReaderConformance, split
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.openapi import OpenApiReader
-from toolcrib.indexers.readers.registry import read_source
+from toolcrib.indexers.readers.registry import read_data, read_source
 from toolcrib.records import Refusal, ToolSpec
 
 OK: dict[str, Any] = {"responses": {"200": {"description": "ok"}}}
@@ -25,14 +25,16 @@ def document(paths: dict[str, Any], version: str = "3.1.0", **rest: Any) -> dict
     return {key: version, "info": {"title": "Shop", "version": "1"}, "paths": paths, **rest}
 
 
-def write(folder: Path, content: Any) -> str:
-    path = folder / "shop.json"
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return str(path)
+def read(
+    paths: dict[str, Any], version: str = "3.1.0", **rest: Any
+) -> tuple[list[ToolSpec], list[Refusal]]:
+    return split(read_data(document(paths, version, **rest), "the shop", server="shop"))
 
 
-def read(folder: Path, content: Any) -> tuple[list[ToolSpec], list[Refusal]]:
-    return split(read_source(write(folder, content)))
+def read_all(paths: dict[str, Any], version: str = "3.1.0", **rest: Any) -> list[ToolSpec]:
+    tools, refusals = read(paths, version, **rest)
+    assert refusals == []
+    return tools
 
 
 class TestOpenApiReader(ReaderConformance):
@@ -40,13 +42,18 @@ class TestOpenApiReader(ReaderConformance):
 
     def mixed(self, folder: Path) -> Source:
         dangling = {"parameters": [{"$ref": "#/components/parameters/Nope"}]}
-        return Source.by_name(write(folder, document({"/a": {"get": OK, "put": dangling}})))
+        return self.source(folder, {"/a": {"get": OK, "put": dangling}})
 
     def nothing(self, folder: Path) -> Source:
-        return Source.by_name(write(folder, document({})))
+        return self.source(folder, {})
+
+    def source(self, folder: Path, paths: dict[str, Any]) -> Source:
+        path = folder / "shop.json"
+        path.write_text(json.dumps(document(paths)), encoding="utf-8")
+        return Source.by_name(str(path))
 
 
-def test_one_tool_an_operation(tmp_path: Path) -> None:
+def test_one_tool_an_operation() -> None:
     operation = {
         **OK,
         "operationId": "createOrder",
@@ -54,15 +61,10 @@ def test_one_tool_an_operation(tmp_path: Path) -> None:
         "description": "Charges the customer.",
         "tags": ["orders", "money"],
     }
-    tools, refusals = read(tmp_path, document({"/orders": {"post": operation, "get": OK}}))
-    assert refusals == []
-    listing, order = tools
+    listing, order = read_all({"/orders": {"post": operation, "get": OK}})
     assert (listing.id, listing.name) == ("shop/get_orders", "get_orders")
-    assert (order.id, order.category, order.tags) == (
-        "shop/createOrder",
-        "orders",
-        ("orders", "money"),
-    )
+    assert (order.id, order.category) == ("shop/createOrder", "orders")
+    assert order.tags == ("orders", "money")
     assert order.description == "Place an order\n\nCharges the customer."
     assert order.annotations == {"httpMethod": "POST", "path": "/orders"}
 
@@ -76,9 +78,9 @@ def test_one_tool_an_operation(tmp_path: Path) -> None:
         ("patch", "/straße", "patch_straße"),
     ],
 )
-def test_names_without_an_operation_id(tmp_path: Path, method: str, path: str, name: str) -> None:
-    tools, _ = read(tmp_path, document({path: {method: OK}}))
-    assert [tool.name for tool in tools] == [name]
+def test_names_without_an_operation_id(method: str, path: str, name: str) -> None:
+    [tool] = read_all({path: {method: OK}})
+    assert tool.name == name
 
 
 @pytest.mark.parametrize(
@@ -92,16 +94,16 @@ def test_names_without_an_operation_id(tmp_path: Path, method: str, path: str, n
         (None, None, ""),
     ],
 )
-def test_descriptions(tmp_path: Path, summary: Any, description: Any, expected: str) -> None:
+def test_descriptions(summary: Any, description: Any, expected: str) -> None:
     operation = {**OK, "summary": summary, "description": description}
-    tools, _ = read(tmp_path, document({"/x": {"get": operation}}))
-    assert tools[0].description == expected
+    [tool] = read_all({"/x": {"get": operation}})
+    assert tool.description == expected
 
 
-def test_annotations_say_what_a_method_promises(tmp_path: Path) -> None:
+def test_annotations_say_what_a_method_promises() -> None:
     item: dict[str, Any] = dict.fromkeys(("get", "head", "delete", "put"), OK)
     item["patch"] = {**OK, "deprecated": True}
-    tools, _ = read(tmp_path, document({"/x": item}))
+    tools, _ = read({"/x": item})
     hints = {tool.annotations.pop("httpMethod"): tool.annotations for tool in tools}
     assert hints == {
         "GET": {"path": "/x", "readOnlyHint": True},
@@ -112,17 +114,15 @@ def test_annotations_say_what_a_method_promises(tmp_path: Path) -> None:
     }
 
 
-def test_extensions_that_say_what_our_fields_do_become_them(tmp_path: Path) -> None:
+def test_extensions_that_say_what_our_fields_do_become_them() -> None:
     said = {"x-sensitivity": "pii", "x-safety-tags": "money", "x-cost-estimate": 2, "x-tags": ["t"]}
     odd = {"x-sensitivity": "very", "x-internal": True, "x-destructiveHint": True}
     item = {"get": {**OK, **said, "tags": ["orders"]}, "post": {**OK, **odd}}
-    (get, post), _ = read(tmp_path, document({"/x": item}))
+    (get, post), _ = read({"/x": item})
     assert (get.sensitivity, get.cost_estimate, get.tags) == ("pii", 2, ("orders",))
     assert get.safety_tags == ("money", "open_world", "read_only")
-    assert (post.sensitivity, post.safety_tags) == (
-        "public",
-        ("destructive", "open_world", "writes"),
-    )
+    assert post.sensitivity == "public"
+    assert post.safety_tags == ("destructive", "open_world", "writes")
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,10 @@ def test_extensions_that_say_what_our_fields_do_become_them(tmp_path: Path) -> N
         ({}, {}),
     ],
 )
-def test_the_first_success_is_the_output(tmp_path: Path, responses: Any, expected: Any) -> None:
+def test_the_first_success_is_the_output(responses: Any, expected: Any) -> None:
     shared = {"responses": {"R": {"content": {"application/json": {"schema": INTEGER}}}}}
-    paths = {"/x": {"get": {"responses": responses}}}
-    tools, refusals = read(tmp_path, document(paths, components=shared))
-    assert refusals == []
-    assert tools[0].output_schema == expected
+    [tool] = read_all({"/x": {"get": {"responses": responses}}}, components=shared)
+    assert tool.output_schema == expected
 
 
 def test_yaml_status_codes_and_versions_are_numbers_to_yaml(tmp_path: Path) -> None:
@@ -152,15 +150,14 @@ def test_yaml_status_codes_and_versions_are_numbers_to_yaml(tmp_path: Path) -> N
         "openapi: 3.1\npaths:\n  /x:\n    get:\n      responses:\n"
         "        200: {content: {application/json: {schema: {type: string}}}}\n"
     )
-    tools, refusals = split(read_source(str(path)))
-    assert refusals == []
-    assert tools[0].output_schema == STRING
+    [tool], _ = split(read_source(str(path)))
+    assert tool.output_schema == STRING
 
 
-def test_extensions_and_webhooks_are_no_tools(tmp_path: Path) -> None:
+def test_extensions_and_webhooks_are_no_tools() -> None:
     paths = {"/x": {"get": OK, "x-internal": True, "summary": "All about x"}, "x-note": "n"}
-    tools, refusals = read(tmp_path, document(paths, webhooks={"paid": {"post": OK}}))
-    assert ([tool.name for tool in tools], refusals) == (["get_x"], [])
+    [tool] = read_all(paths, webhooks={"paid": {"post": OK}})
+    assert tool.name == "get_x"
 
 
 @pytest.mark.parametrize(
@@ -168,35 +165,20 @@ def test_extensions_and_webhooks_are_no_tools(tmp_path: Path) -> None:
     [
         ({"get": []}, "GET /bad", "an operation must be an object, not a list"),
         ({"get": {"parameters": "x"}}, "GET /bad", "parameters: must be a list"),
-        (
-            {"get": {"parameters": [{"name": "a"}]}},
-            "GET /bad",
-            "parameters[0]: needs the fields `name` and `in`",
-        ),
-        (
-            {"parameters": ["x"], "get": {"parameters": []}},
-            "GET /bad",
-            "a parameter of the path: needs the fields `name` and `in`",
-        ),
+        ({"get": {"parameters": [{"name": "a"}]}}, "GET /bad", "parameters[0]: needs the fields"),
+        ({"parameters": ["x"], "get": {}}, "GET /bad", "a parameter of the path: needs the fields"),
         ({"get": {"operationId": 7}}, "GET /bad", "name: must be text, not a number"),
         ({"get": {"responses": "x"}}, "GET /bad", "responses: must be an object, not text"),
         ("x", "/bad", "must be an object, not text"),
         ({"parameters": "x"}, "/bad", "parameters: must be a list, not text"),
-        (
-            {"additionalOperations": "x"},
-            "/bad",
-            "additionalOperations: must be an object, not text",
-        ),
+        ({"additionalOperations": "x"}, "/bad", "additionalOperations: must be an object"),
         ({"$ref": "#/nope"}, "/bad", "$ref '#/nope' leads nowhere: there is no 'nope'"),
     ],
 )
-def test_a_bad_operation_is_refused_alone(
-    tmp_path: Path, item: Any, place: str, reason: str
-) -> None:
-    name = write(tmp_path, document({"/bad": item, "/good": {"get": OK}}))
-    tools, refusals = split(read_source(name))
-    assert [tool.name for tool in tools] == ["get_good"]
-    assert refusals == [Refusal(name, place, reason)]
+def test_a_bad_operation_is_refused_alone(item: Any, place: str, reason: str) -> None:
+    [tool], [refusal] = read({"/bad": item, "/good": {"get": OK}})
+    assert (tool.name, refusal.source, refusal.place) == ("get_good", "the shop", place)
+    assert refusal.reason.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -209,50 +191,38 @@ def test_a_bad_operation_is_refused_alone(
         ({"openapi": "3.0.0"}, "", "holds no tools"),
     ],
 )
-def test_a_document_that_cannot_be_read(
-    tmp_path: Path, content: Any, place: str, reason: str
-) -> None:
-    name = write(tmp_path, content)
-    assert list(read_source(name)) == [Refusal(name, place, reason)]
+def test_a_document_that_cannot_be_read(content: Any, place: str, reason: str) -> None:
+    assert list(read_data(content, "the shop")) == [Refusal("the shop", place, reason)]
 
 
-def takes(folder: Path, operation: dict[str, Any], version: str = "3.1.0", **rest: Any) -> Any:
+def takes(operation: dict[str, Any], version: str = "3.1.0", **rest: Any) -> Any:
     """Read one POST operation and give its input schema."""
-    paths = {"/x": {"post": {**OK, **operation}}}
-    tools, refusals = read(folder, document(paths, version, **rest))
-    assert refusals == []
-    return tools[0].input_schema
+    [tool] = read_all({"/x": {"post": {**OK, **operation}}}, version, **rest)
+    return tool.input_schema
 
 
 def json_body(schema: Any, **rest: Any) -> dict[str, Any]:
     return {"requestBody": {"content": {"application/json": {"schema": schema}}, **rest}}
 
 
-def test_parameters_of_path_and_operation_and_body_are_one_object(tmp_path: Path) -> None:
+def test_parameters_of_path_and_operation_and_body_are_one_object() -> None:
     shared = [
         {"name": "id", "in": "path", "required": True, "schema": STRING},
         {"name": "lang", "in": "query", "schema": STRING, "description": "of the path"},
         {"name": "Authorization", "in": "header", "schema": STRING},
     ]
     own = {"name": "lang", "in": "query", "schema": {"enum": ["de"]}, "description": "Language"}
-    filter_ = {
-        "name": "filter",
-        "in": "query",
-        "content": {"application/json": {"schema": INTEGER}},
-    }
+    content = {"application/json": {"schema": INTEGER}}
+    filter_ = {"name": "filter", "in": "query", "content": content}
+    created = {"type": "string", "readOnly": True}
     body = {
         "type": "object",
         "required": ["amount", "created"],
-        "properties": {
-            "amount": INTEGER,
-            "note": STRING,
-            "created": {"type": "string", "readOnly": True},
-        },
+        "properties": {"amount": INTEGER, "note": STRING, "created": created},
     }
     put = {**OK, "parameters": [own, filter_], **json_body(body, required=True)}
-    tools, refusals = read(tmp_path, document({"/x/{id}": {"parameters": shared, "put": put}}))
-    assert refusals == []
-    assert tools[0].input_schema == {
+    [tool] = read_all({"/x/{id}": {"parameters": shared, "put": put}})
+    assert tool.input_schema == {
         "type": "object",
         "properties": {
             "id": STRING,
@@ -265,10 +235,10 @@ def test_parameters_of_path_and_operation_and_body_are_one_object(tmp_path: Path
     }
 
 
-def test_a_body_that_would_hide_a_parameter_becomes_one_property(tmp_path: Path) -> None:
+def test_a_body_that_would_hide_a_parameter_becomes_one_property() -> None:
     body = {"type": "object", "properties": {"id": INTEGER}}
     parameters = [{"name": "id", "in": "query", "schema": STRING}]
-    schema = takes(tmp_path, {"parameters": parameters, **json_body(body, required=True)})
+    schema = takes({"parameters": parameters, **json_body(body, required=True)})
     assert schema == {
         "type": "object",
         "properties": {"id": STRING, "body": body},
@@ -280,15 +250,15 @@ def test_a_body_that_would_hide_a_parameter_becomes_one_property(tmp_path: Path)
     "body",
     [{"type": "array", "items": STRING}, STRING, {"oneOf": [STRING, INTEGER]}, {"type": "object"}],
 )
-def test_a_body_without_properties_becomes_one_property(tmp_path: Path, body: Any) -> None:
-    assert takes(tmp_path, json_body(body)) == {"type": "object", "properties": {"body": body}}
+def test_a_body_without_properties_becomes_one_property(body: Any) -> None:
+    assert takes(json_body(body)) == {"type": "object", "properties": {"body": body}}
 
 
-def test_the_parts_of_an_all_of_are_one_body(tmp_path: Path) -> None:
+def test_the_parts_of_an_all_of_are_one_body() -> None:
     parts = [True, {"$ref": "#/components/schemas/Base"}, {"properties": {"b": INTEGER}}]
     base = {"type": "object", "properties": {"a": STRING}, "required": ["a"]}
     body = json_body({"allOf": parts}, required=True)
-    schema = takes(tmp_path, body, components={"schemas": {"Base": base}})
+    schema = takes(body, components={"schemas": {"Base": base}})
     assert schema == {
         "type": "object",
         "properties": {"a": STRING, "b": INTEGER},
@@ -296,7 +266,7 @@ def test_the_parts_of_an_all_of_are_one_body(tmp_path: Path) -> None:
     }
 
 
-def test_a_body_takes_the_properties_that_it_has_in_some_cases_alone(tmp_path: Path) -> None:
+def test_a_body_takes_the_properties_that_it_has_in_some_cases_alone() -> None:
     first = {"properties": {"k": {"maxLength": 9}, "z": STRING}, "required": ["z"]}
     dependent = {"k": {"properties": {"d": INTEGER}}}
     body = {
@@ -307,37 +277,37 @@ def test_a_body_takes_the_properties_that_it_has_in_some_cases_alone(tmp_path: P
         "allOf": [{"if": True, "else": {"properties": {"z": INTEGER}}}],
         "dependentSchemas": dependent,
     }
-    assert takes(tmp_path, json_body(body, required=True)) == {
+    assert takes(json_body(body, required=True)) == {
         "type": "object",
         "properties": {"k": STRING, "z": {"anyOf": [STRING, INTEGER]}, "d": INTEGER},
     }
 
 
 @pytest.mark.parametrize("additional", [False, STRING])
-def test_a_body_says_what_other_properties_it_takes(tmp_path: Path, additional: Any) -> None:
+def test_a_body_says_what_other_properties_it_takes(additional: Any) -> None:
     own = {"type": "object", "properties": {"a": STRING}, "additionalProperties": additional}
-    assert takes(tmp_path, json_body(own)) == own
-    assert takes(tmp_path, json_body({"allOf": [own]})) == own
+    assert takes(json_body(own)) == own
+    assert takes(json_body({"allOf": [own]})) == own
 
 
-def test_a_body_with_patterns_of_names_becomes_one_property(tmp_path: Path) -> None:
+def test_a_body_with_patterns_of_names_becomes_one_property() -> None:
     body = {"type": "object", "properties": {"a": STRING}, "patternProperties": {"^x-": INTEGER}}
-    assert takes(tmp_path, json_body(body)) == {"type": "object", "properties": {"body": body}}
+    assert takes(json_body(body)) == {"type": "object", "properties": {"body": body}}
 
 
-def test_two_parameters_of_one_name_in_two_places(tmp_path: Path) -> None:
+def test_two_parameters_of_one_name_in_two_places() -> None:
     parameters = [{"name": "v", "in": place, "schema": STRING} for place in ("query", "header")]
-    schema = takes(tmp_path, {"parameters": parameters})
+    schema = takes({"parameters": parameters})
     assert schema["properties"] == {"v": STRING, "header_v": STRING}
 
 
-def test_json_is_preferred_among_media_types(tmp_path: Path) -> None:
+def test_json_is_preferred_among_media_types() -> None:
     content = {"text/csv": {"schema": STRING}, "application/vnd.x+json": {"schema": INTEGER}}
-    schema = takes(tmp_path, {"requestBody": {"content": content}})
+    schema = takes({"requestBody": {"content": content}})
     assert schema["properties"] == {"body": INTEGER}
 
 
-def test_nullable_and_exclusive_bounds_become_json_schema(tmp_path: Path) -> None:
+def test_nullable_and_exclusive_bounds_become_json_schema() -> None:
     properties = {
         "a": {"type": "string", "nullable": True},
         "b": {"type": "string", "nullable": True, "enum": ["x"]},
@@ -346,7 +316,7 @@ def test_nullable_and_exclusive_bounds_become_json_schema(tmp_path: Path) -> Non
         "e": {"type": "number", "maximum": 9, "exclusiveMaximum": False},
         "nullable": {"type": "boolean", "default": {"nullable": True}},
     }
-    schema = takes(tmp_path, json_body({"type": "object", "properties": properties}), "3.0.3")
+    schema = takes(json_body({"type": "object", "properties": properties}), "3.0.3")
     assert schema["properties"] == {
         "a": {"type": ["string", "null"]},
         "b": {"type": ["string", "null"], "enum": ["x", None]},
@@ -357,14 +327,14 @@ def test_nullable_and_exclusive_bounds_become_json_schema(tmp_path: Path) -> Non
     }
 
 
-def test_swagger_2(tmp_path: Path) -> None:
+def test_swagger_2() -> None:
     parameters = [
         {"name": "q", "in": "query", "type": "array", "items": STRING, "collectionFormat": "csv"},
         {"name": "photo", "in": "formData", "type": "file", "required": True},
         {"$ref": "#/parameters/Page"},
     ]
     page = {"name": "page", "in": "query", "type": "integer", "minimum": 1}
-    schema = takes(tmp_path, {"parameters": parameters}, "2.0", parameters={"Page": page})
+    schema = takes({"parameters": parameters}, "2.0", parameters={"Page": page})
     assert schema == {
         "type": "object",
         "properties": {
@@ -376,25 +346,25 @@ def test_swagger_2(tmp_path: Path) -> None:
     }
 
 
-def test_a_parameter_without_a_schema_takes_anything(tmp_path: Path) -> None:
+def test_a_parameter_without_a_schema_takes_anything() -> None:
     parameters = [
         {"name": "a", "in": "query", "content": {}},
         {"name": "b", "in": "query", "schema": True},
         {"name": "c", "in": "query"},
     ]
-    schema = takes(tmp_path, {"parameters": parameters})
+    schema = takes({"parameters": parameters})
     assert schema["properties"] == {"a": {}, "b": {}, "c": {}}
 
 
-def test_swagger_2_body(tmp_path: Path) -> None:
+def test_swagger_2_body() -> None:
     pet = {"type": "object", "properties": {"name": STRING}, "required": ["name"]}
     pet_reference = {"$ref": "#/definitions/Pet"}
     body = {"name": "pet", "in": "body", "required": True, "schema": pet_reference}
-    schema = takes(tmp_path, {"parameters": [body]}, "2.0", definitions={"Pet": pet})
+    schema = takes({"parameters": [body]}, "2.0", definitions={"Pet": pet})
     assert schema == pet
 
 
-def test_swagger_2_extension_allows_null(tmp_path: Path) -> None:
+def test_swagger_2_extension_allows_null() -> None:
     note = {"type": "string", "x-nullable": True, "enum": ["x"]}
     owner = {"$ref": "#/definitions/Owner", "x-nullable": True}
     pet = {"type": "object", "properties": {"note": note, "owner": owner, "x-nullable": STRING}}
@@ -403,9 +373,7 @@ def test_swagger_2_extension_allows_null(tmp_path: Path) -> None:
         {"name": "size", "in": "query", "type": "integer", "x-nullable": False},
         {"name": "pet", "in": "body", "schema": pet},
     ]
-    schema = takes(
-        tmp_path, {"parameters": parameters}, "2.0", definitions={"Owner": {"type": "object"}}
-    )
+    schema = takes({"parameters": parameters}, "2.0", definitions={"Owner": {"type": "object"}})
     assert schema["properties"] == {
         "page": {"type": ["integer", "null"]},
         "size": INTEGER,
@@ -422,10 +390,10 @@ def valid(schema: Any, *bodies: Any) -> list[bool]:
     return [checker.is_valid(body) for body in bodies]
 
 
-def test_a_body_that_may_be_left_out_requires_nothing(tmp_path: Path) -> None:
+def test_a_body_that_may_be_left_out_requires_nothing() -> None:
     parameters = [{"name": "id", "in": "path", "required": True, "schema": STRING}]
     body = {"type": "object", "required": ["reason"], "properties": {"reason": STRING}}
-    schema = takes(tmp_path, {"parameters": parameters, **json_body(body)})
+    schema = takes({"parameters": parameters, **json_body(body)})
     assert schema["required"] == ["id"]
     assert set(schema["properties"]) == {"id", "reason"}
 
@@ -440,36 +408,34 @@ EITHER = {"on": STRING, "kind": {"enum": ["once", "often", "always"]}, "every": 
 
 @pytest.mark.parametrize("union", ["oneOf", "anyOf"])
 @pytest.mark.parametrize("inside", [False, True])
-def test_branches_beside_properties_give_their_properties(
-    tmp_path: Path, union: str, inside: bool
-) -> None:
+def test_branches_beside_properties_give_their_properties(union: str, inside: bool) -> None:
     branches = {union: [ON, EVERY]}
     job: dict[str, Any] = {"type": "object", "properties": {"name": STRING}, "required": ["name"]}
     job |= {"allOf": [branches]} if inside else branches
-    schema = takes(tmp_path, json_body(job, required=True))
+    schema = takes(json_body(job, required=True))
     assert schema["properties"] == {"name": STRING, **EITHER, "unit": STRING}
     assert schema["required"] == ["name"]
 
 
-def test_what_every_branch_requires_is_required(tmp_path: Path) -> None:
+def test_what_every_branch_requires_is_required() -> None:
     branches: list[Any] = [
         {"required": ["a", "b"], "properties": {"a": STRING, "b": STRING}},
         {"required": ["a"], "properties": {"a": INTEGER}},
     ]
     job = {"properties": {"id": STRING}, "oneOf": branches}
-    schema = takes(tmp_path, json_body(job, required=True))
+    schema = takes(json_body(job, required=True))
     assert schema["properties"]["a"] == {"anyOf": [STRING, INTEGER]}
     assert schema["required"] == ["a"]
     branches.append(True)
-    assert "required" not in takes(tmp_path, json_body(job, required=True))
+    assert "required" not in takes(json_body(job, required=True))
 
 
-def test_parts_that_describe_one_property_hold_together(tmp_path: Path) -> None:
+def test_parts_that_describe_one_property_hold_together() -> None:
     first = {
         "properties": {"a": {"type": "string", "maxLength": 9}, "b": {"properties": {"c": {}}}}
     }
     second = {"properties": {"a": {"enum": ["x"]}, "b": {"properties": {"d": {}}}}}
-    schema = takes(tmp_path, json_body({"allOf": [first, second]}))
+    schema = takes(json_body({"allOf": [first, second]}))
     assert schema["properties"] == {
         "a": {"type": "string", "maxLength": 9, "enum": ["x"]},
         "b": {"properties": {"c": {}, "d": {}}},
@@ -503,10 +469,10 @@ SHORT = {
     ("discriminator", "tags"), [(BY_KIND, ["Circle", "Square"]), (SHORT, ["o", "q"])]
 )
 def test_a_body_of_a_parent_takes_the_properties_of_its_children(
-    tmp_path: Path, discriminator: Any, tags: list[str]
+    discriminator: Any, tags: list[str]
 ) -> None:
     components = kinds("Circle", "Square", discriminator=discriminator)
-    schema = takes(tmp_path, json_body(SHAPE, required=True), components=components)
+    schema = takes(json_body(SHAPE, required=True), components=components)
     assert schema == {
         "type": "object",
         "properties": {
@@ -518,53 +484,46 @@ def test_a_body_of_a_parent_takes_the_properties_of_its_children(
     }
 
 
-def test_a_parent_at_any_depth_is_one_of_its_children(tmp_path: Path) -> None:
+def test_a_parent_at_any_depth_is_one_of_its_children() -> None:
     components = kinds("Circle", "Square", discriminator=SHORT)
     described = {"allOf": [SHAPE], "description": "First"}
     body = {"properties": {"all": {"type": "array", "items": SHAPE}, "first": described}}
-    schema = takes(tmp_path, json_body(body), components=components)
+    schema = takes(json_body(body), components=components)
     circle, square = {"kind": "o", "circle_size": 1}, {"kind": "q", "square_size": 2}
     assert valid(schema, {"all": [circle, square]}, {"first": square}) == [True, True]
-    assert valid(
-        schema,
-        {"all": [{"kind": "x"}]},
-        {"all": [{"circle_size": 1}]},
-        {"first": {"kind": "o", "circle_size": "big"}},
-    ) == [False, False, False]
+    wrong = {"first": {"kind": "o", "circle_size": "big"}}
+    assert not any(valid(schema, {"all": [{"kind": "x"}]}, {"all": [{"circle_size": 1}]}, wrong))
 
 
-def test_a_child_that_is_named_is_that_child_alone(tmp_path: Path) -> None:
+def test_a_child_that_is_named_is_that_child_alone() -> None:
     components = kinds("Circle", "Square", discriminator=BY_KIND)
     body = json_body({"$ref": "#/components/schemas/Circle"}, required=True)
-    schema = takes(tmp_path, body, components=components)
+    schema = takes(body, components=components)
     assert set(schema["properties"]) == {"kind", "circle_size"}
 
 
-def test_grandchildren_are_children_and_a_child_may_hold_a_parent(tmp_path: Path) -> None:
+def test_grandchildren_are_children_and_a_child_may_hold_a_parent() -> None:
     components = kinds("Round", discriminator=BY_KIND)
     disc = {"$ref": "#/components/schemas/Round"}
     holds: dict[str, Any] = {"properties": {"r": INTEGER, "inner": SHAPE}}
     components["schemas"]["Disc"] = {"allOf": [disc, holds]}
-    schema = takes(tmp_path, json_body(SHAPE), components=components)
+    schema = takes(json_body(SHAPE), components=components)
     assert schema["properties"]["kind"]["enum"] == ["Round", "Disc"]
     assert schema["properties"]["inner"]["description"] == "Shape (recursive)"
 
 
-def test_swagger_2_names_the_property_alone(tmp_path: Path) -> None:
+def test_swagger_2_names_the_property_alone() -> None:
     definitions = {
         "Pet": {"properties": {"kind": STRING}, "discriminator": "kind"},
         "Cat": {"allOf": [{"$ref": "#/definitions/Pet"}, {"properties": {"lives": INTEGER}}]},
     }
     body = {"name": "pet", "in": "body", "schema": {"$ref": "#/definitions/Pet"}}
-    schema = takes(tmp_path, {"parameters": [body]}, "2.0", definitions=definitions)
-    assert schema["properties"] == {
-        "kind": {"type": "string", "enum": ["Cat"]},
-        "lives": INTEGER,
-    }
+    schema = takes({"parameters": [body]}, "2.0", definitions=definitions)
+    assert schema["properties"] == {"kind": {"type": "string", "enum": ["Cat"]}, "lives": INTEGER}
 
 
 @pytest.mark.parametrize("more", [{}, {"defaultMapping": "A"}])
-def test_each_branch_requires_the_tag_unless_there_is_a_default(tmp_path: Path, more: Any) -> None:
+def test_each_branch_requires_the_tag_unless_there_is_a_default(more: Any) -> None:
     schemas = {
         "A": {"type": "object", "properties": {"kind": {"const": "a", "default": "a"}}},
         "B": {"type": "object", "properties": {"kind": STRING, "size": INTEGER}},
@@ -577,7 +536,7 @@ def test_each_branch_requires_the_tag_unless_there_is_a_default(tmp_path: Path, 
             **more,
         },
     }
-    schema = takes(tmp_path, json_body(union), components={"schemas": schemas})
+    schema = takes(json_body(union), components={"schemas": schemas})
     first, second = schema["properties"]["body"]["oneOf"]
     if more:
         assert (first, second) == (schemas["A"], schemas["B"])
@@ -587,7 +546,7 @@ def test_each_branch_requires_the_tag_unless_there_is_a_default(tmp_path: Path, 
     assert second["properties"]["kind"] == {"type": "string", "enum": ["b", "c"]}
 
 
-def test_what_the_server_sets_is_asked_of_no_caller_at_any_depth(tmp_path: Path) -> None:
+def test_what_the_server_sets_is_asked_of_no_caller_at_any_depth() -> None:
     set_by_server = {"type": "string", "readOnly": True}
     base = {"type": "object", "properties": {"id": set_by_server, "name": STRING}}
     inner = {
@@ -601,11 +560,8 @@ def test_what_the_server_sets_is_asked_of_no_caller_at_any_depth(tmp_path: Path)
     operation = json_body({**order, "required": ["id", "lines"]}, required=True)
     operation["responses"] = {"200": {"content": {"application/json": {"schema": inner}}}}
     paths = {"/x": {"post": operation}}
-    [tool], _ = read(tmp_path, document(paths, components={"schemas": {"Base": base}}))
-    assert (list(tool.input_schema["properties"]), tool.input_schema["required"]) == (
-        ["lines"],
-        ["lines"],
-    )
+    [tool] = read_all(paths, components={"schemas": {"Base": base}})
+    assert list(tool.input_schema["properties"]) == tool.input_schema["required"] == ["lines"]
     asked = tool.input_schema["properties"]["lines"]["items"]
     assert (asked["allOf"][0]["properties"], asked["required"]) == ({"name": STRING}, ["name"])
     assert list(asked["properties"]) == ["secret"]
@@ -613,13 +569,13 @@ def test_what_the_server_sets_is_asked_of_no_caller_at_any_depth(tmp_path: Path)
     assert tool.output_schema["properties"] == {}
 
 
-def test_definitions_of_a_body_are_found_and_left_out(tmp_path: Path) -> None:
+def test_definitions_of_a_body_are_found_and_left_out() -> None:
     body = {
         "properties": {"p": {"$ref": "#/$defs/P"}, "q": {"$ref": "#/components/schemas/Q"}},
         "$defs": {"P": {"enum": ["x"]}},
     }
     inner = {"properties": {"p": {"$ref": "#/$defs/P"}}, "$defs": {"P": INTEGER}}
-    schema = takes(tmp_path, json_body(body), components={"schemas": {"Q": inner}})
+    schema = takes(json_body(body), components={"schemas": {"Q": inner}})
     assert schema["properties"] == {"p": {"enum": ["x"]}, "q": {"properties": {"p": INTEGER}}}
 
 
@@ -631,18 +587,18 @@ def test_definitions_of_a_body_are_found_and_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_a_schema_that_refers_to_itself_is_cut(
-    tmp_path: Path, mark: dict[str, Any], reference: dict[str, Any]
+    mark: dict[str, Any], reference: dict[str, Any]
 ) -> None:
     tree = {**mark, "properties": {"children": {"type": "array", "items": reference}}}
     body = {"properties": {"tree": {"$ref": "#/components/schemas/Tree"}}}
-    schema = takes(tmp_path, json_body(body), components={"schemas": {"Tree": tree}})
+    schema = takes(json_body(body), components={"schemas": {"Tree": tree}})
     cut = {"type": "object", "description": "Tree (recursive)"}
     assert schema["properties"]["tree"] == {
         "properties": {"children": {"type": "array", "items": cut}}
     }
 
 
-def test_examples_of_a_parameter_are_in_its_schema(tmp_path: Path) -> None:
+def test_examples_of_a_parameter_are_in_its_schema() -> None:
     listed = {
         "one": {"value": ["red"]},
         "two": {"$ref": "#/components/examples/Blue"},
@@ -653,24 +609,23 @@ def test_examples_of_a_parameter_are_in_its_schema(tmp_path: Path) -> None:
         {"name": "tag", "in": "query", "schema": {"type": "array"}, "examples": listed},
     ]
     examples = {"Blue": {"dataValue": ["blue"]}}
-    schema = takes(tmp_path, {"parameters": parameters}, components={"examples": examples})
+    schema = takes({"parameters": parameters}, components={"examples": examples})
     assert schema["properties"] == {
         "q": {**STRING, "examples": ["lamp"]},
         "tag": {"type": "array", "examples": [["red"], ["blue"]]},
     }
 
 
-def test_an_operation_without_a_text_has_that_of_its_path(tmp_path: Path) -> None:
+def test_an_operation_without_a_text_has_that_of_its_path() -> None:
     item = {"summary": "Things", "get": OK, "post": {**OK, "summary": "Add a thing"}}
-    (get, post), _ = read(tmp_path, document({"/x": item}))
+    (get, post), _ = read({"/x": item})
     assert (get.description, post.description) == ("Things", "Add a thing")
 
 
-def test_methods_of_openapi_3_2(tmp_path: Path) -> None:
+def test_methods_of_openapi_3_2() -> None:
     more = {"COPY": {**OK, "operationId": "copyThing"}, "LINK": []}
     item = {"query": {**OK, **json_body({"properties": {"q": STRING}})}}
-    name = write(tmp_path, document({"/x": {**item, "additionalOperations": more}}, "3.2.0"))
-    tools, refusals = split(read_source(name))
+    tools, refusals = read({"/x": {**item, "additionalOperations": more}}, "3.2.0")
     assert [(tool.name, tool.annotations) for tool in tools] == [
         ("query_x", {"httpMethod": "QUERY", "path": "/x", "readOnlyHint": True}),
         ("copyThing", {"httpMethod": "COPY", "path": "/x"}),
@@ -679,10 +634,10 @@ def test_methods_of_openapi_3_2(tmp_path: Path) -> None:
     assert [refusal.place for refusal in refusals] == ["LINK /x"]
 
 
-def test_a_name_that_is_taken_gets_another_that_is_reported(tmp_path: Path) -> None:
+def test_a_name_that_is_taken_gets_another_that_is_reported() -> None:
     same = {**OK, "operationId": "list"}
     paths = {"/a": {"get": same, "put": same}, "/a-b": {"get": OK}, "/a_b": {"get": OK}}
-    tools, refusals = read(tmp_path, document(paths))
+    tools, refusals = read(paths)
     assert [tool.name for tool in tools] == ["list", "put_a", "get_a_b", "get_a_b_2"]
     assert [(refusal.place, refusal.reason) for refusal in refusals] == [
         ("shop/put_a", "PUT /a has the name 'list' of GET /a; it is served as 'put_a'"),
@@ -714,26 +669,23 @@ def test_a_file_whose_name_says_nothing_is_named_by_title_or_host(
 
 
 @pytest.mark.parametrize("path", ["/orders/{id}", "/orders/{id:int}", "/orders/{id+}"])
-def test_parameters_of_a_path_are_required_and_need_no_declaration(
-    tmp_path: Path, path: str
-) -> None:
+def test_parameters_of_a_path_are_required_and_need_no_declaration(path: str) -> None:
     declared = {**OK, "parameters": [{"name": "id", "in": "path", "schema": INTEGER}]}
-    tools, refusals = read(tmp_path, document({path: {"get": OK, "put": declared}}))
-    assert refusals == []
+    tools = read_all({path: {"get": OK, "put": declared}})
     assert [tool.input_schema["properties"] for tool in tools] == [{"id": STRING}, {"id": INTEGER}]
     assert [tool.input_schema["required"] for tool in tools] == [["id"], ["id"]]
 
 
-def test_a_parameter_of_a_path_that_is_declared_elsewhere_comes_once(tmp_path: Path) -> None:
+def test_a_parameter_of_a_path_that_is_declared_elsewhere_comes_once() -> None:
     declared = {**OK, "parameters": [{"name": "id", "in": "query", "schema": INTEGER}]}
-    [tool], _ = read(tmp_path, document({"/orders/{id}": {"get": declared}}))
+    [tool], _ = read({"/orders/{id}": {"get": declared}})
     assert tool.input_schema["properties"] == {"id": INTEGER}
 
 
 @pytest.mark.parametrize("key", ["GET", "fetch", "x-amazon-apigateway-any-method"])
-def test_what_is_no_method_is_reported(tmp_path: Path, key: str) -> None:
+def test_what_is_no_method_is_reported(key: str) -> None:
     item = {key: OK, "post": OK, "summary": "Orders.", "x-owner": "sales"}
-    [tool], [refusal] = read(tmp_path, document({"/orders": item}))
+    [tool], [refusal] = read({"/orders": item})
     assert tool.name == "post_orders"
     assert refusal.place == "/orders"
     assert key in refusal.reason
@@ -748,11 +700,11 @@ def test_what_is_no_method_is_reported(tmp_path: Path, key: str) -> None:
     ],
 )
 def test_an_optional_body_without_properties_is_none(
-    tmp_path: Path, schema: dict[str, Any], required: bool, names: list[str]
+    schema: dict[str, Any], required: bool, names: list[str]
 ) -> None:
     body = {
         "required": required,
         "content": {"application/x-www-form-urlencoded": {"schema": schema}},
     }
-    [tool], _ = read(tmp_path, document({"/charges": {"get": {**OK, "requestBody": body}}}))
+    [tool], _ = read({"/charges": {"get": {**OK, "requestBody": body}}})
     assert list(tool.input_schema["properties"]) == names
