@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -83,13 +83,19 @@ GARBAGE = {
 }
 
 
+def write(folder: Path, name: str, content: Any) -> str:
+    """Write a file of text, or of what is written as JSON, and give its path."""
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return str(path)
+
+
 def write_sample(folder: Path, name: str) -> Source:
     """Write the sample of one format into `folder` and give the source that names it."""
     assert name in SAMPLES, f"SAMPLES in {__file__} has no small file of the format {name!r}"
     file, content = SAMPLES[name]
-    path = folder / file
-    path.write_text(content, encoding="utf-8")
-    return Source.by_name(f"{path}:TOOLS" if name == "python" else str(path))
+    path = write(folder, file, content)
+    return Source.by_name(f"{path}:TOOLS" if name == "python" else path)
 
 
 def split(reading: Reading) -> tuple[list[ToolSpec], list[Refusal]]:

@@ -9,17 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.indexers.readers.conformance import ReaderConformance, split
+from tests.indexers.readers.conformance import ReaderConformance, split, write
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.registry import read_source
 from toolcrib.indexers.readers.toolspec import ToolSpecReader
 from toolcrib.records import Refusal, ToolSpec
-
-
-def write(folder: Path, name: str, content: Any) -> str:
-    path = folder / name
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return str(path)
 
 
 class TestToolSpecReader(ReaderConformance):
