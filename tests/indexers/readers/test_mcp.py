@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 from mcp.types import ListToolsResult, Tool, ToolAnnotations
 
 from tests.gateway.conftest import SERVERS
-from tests.indexers.readers.conformance import ReaderConformance
+from tests.indexers.readers.conformance import ReaderConformance, split, write
 from tests.indexers.readers.mcp_servers.launch import (
     closed_port,
     ends,
@@ -32,7 +31,7 @@ from tests.indexers.readers.mcp_servers.launch import (
     typed,
 )
 from toolcrib.errors import MissingExtraError, SourceError
-from toolcrib.indexers.readers.base import FILE_BY_URL, Reader, Source
+from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.mcp import (
     McpLimits,
     McpListReader,
@@ -41,16 +40,12 @@ from toolcrib.indexers.readers.mcp import (
     list_tools,
     tool_specs,
 )
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records import ToolSpec
 
 SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}
-TIME = {
-    "_meta": {"x": 1},
-    "name": "get_time",
-    "description": "Tell the time.",
-    "inputSchema": SCHEMA,
-}
+TIME = {"name": "get_time", "description": "Tell the time.", "inputSchema": SCHEMA}
 ALARM = {"name": "set_alarm", "inputSchema": {"type": "object"}}
+LIST = McpListReader()
 PLAIN = SERVERS / "plain.py"
 """A server that starts at once, as it loads no library."""
 
@@ -59,16 +54,16 @@ class TestMcpListReader(ReaderConformance):
     reader: ClassVar[Reader] = McpListReader()
 
     def mixed(self, folder: Path) -> Source:
-        return _file(folder, json.dumps({"tools": [TIME, {"inputSchema": {}}]}))
+        return _file(folder, {"tools": [TIME, {"inputSchema": {}}]})
 
     def nothing(self, folder: Path) -> Source:
-        return _file(folder, json.dumps({"tools": []}))
+        return _file(folder, {"tools": []})
 
 
 @pytest.mark.parametrize(
     "saved",
     [
-        {"tools": [TIME, ALARM]},
+        {"tools": [{**TIME, "_meta": {"x": 1}}, ALARM]},
         {"tools": [TIME, ALARM], "nextCursor": None, "_meta": {}},
         {"jsonrpc": "2.0", "id": 7, "result": {"tools": [TIME, ALARM]}},
         {"result": {"tools": [TIME, ALARM]}},
@@ -76,15 +71,13 @@ class TestMcpListReader(ReaderConformance):
     ],
 )
 def test_every_form_of_the_answer_is_recognised_and_read(tmp_path: Path, saved: Any) -> None:
-    source = _file(tmp_path, json.dumps(saved))
+    source = _file(tmp_path, saved)
 
     assert McpListReader().recognises(source)
-    assert list(McpListReader().read(source, None)) == [
-        ToolSpec(
-            name="get_time", description="Tell the time.", server="clock", input_schema=SCHEMA
-        ),
-        ToolSpec(name="set_alarm", server="clock", input_schema={"type": "object"}),
-    ]
+    get_time, set_alarm = _tools(source)
+    assert (get_time.id, get_time.description) == ("clock/get_time", "Tell the time.")
+    assert get_time.input_schema == SCHEMA
+    assert set_alarm == ToolSpec(name="set_alarm", server="clock", input_schema={"type": "object"})
 
 
 def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
@@ -92,7 +85,7 @@ def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
         **TIME,
         "title": "Current time",
         "outputSchema": {"type": "object"},
-        "annotations": {"readOnlyHint": True, "x-vendor": {"a": 1}},
+        "annotations": {"readOnlyHint": True, "x-vendor": {"a": 1}, "title": "Inner"},
         "_meta": {
             "fastmcp": {"tags": ["time"], "version": "2"},
             "toolcrib": {"sensitivity": "internal", "other": 1},
@@ -101,7 +94,7 @@ def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
         "icons": [{"src": "https://example.org/clock.png"}],
     }
 
-    (spec,) = _tools(_file(tmp_path, json.dumps({"tools": [tool]})))
+    (spec,) = _tools(_file(tmp_path, {"tools": [tool]}))
 
     assert spec == ToolSpec(
         name="get_time",
@@ -117,16 +110,8 @@ def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
     assert spec.safety_tags == ("open_world", "read_only")
 
 
-def test_a_tools_own_title_goes_before_that_of_its_annotations(tmp_path: Path) -> None:
-    tool = {**TIME, "title": "Outer", "annotations": {"title": "Inner"}}
-
-    (spec,) = _tools(_file(tmp_path, json.dumps([tool])))
-
-    assert spec.annotations == {"title": "Outer"}
-
-
 def test_the_server_is_the_stem_unless_given(tmp_path: Path) -> None:
-    source = _file(tmp_path, json.dumps([TIME]), "my-clock.json")
+    source = _file(tmp_path, [TIME], "my-clock.json")
 
     assert [tool.id for tool in _tools(source)] == ["my-clock/get_time"]
     assert [tool.id for tool in _tools(source, "office")] == ["office/get_time"]
@@ -138,17 +123,12 @@ def test_a_page_that_names_a_next_one_is_reported_as_incomplete(
     tmp_path: Path, wrapped: bool
 ) -> None:
     page: dict[str, Any] = {"tools": [TIME], "nextCursor": "page-2"}
-    source = _file(tmp_path, json.dumps({"jsonrpc": "2.0", "result": page} if wrapped else page))
+    source = _file(tmp_path, {"jsonrpc": "2.0", "result": page} if wrapped else page)
 
-    spec, refusal = McpListReader().read(source, None)
+    [_], [refusal] = split(McpListReader().read(source, None))
 
-    assert isinstance(spec, ToolSpec)
-    assert refusal == Refusal(
-        source.name,
-        "nextCursor",
-        "the list is incomplete: the server has more pages after this one; "
-        "save them all, or read the live server",
-    )
+    assert (refusal.source, refusal.place) == (source.name, "nextCursor")
+    assert refusal.reason.startswith("the list is incomplete: the server has more pages")
 
 
 def test_a_wrong_tool_costs_no_right_one(tmp_path: Path) -> None:
@@ -161,12 +141,12 @@ def test_a_wrong_tool_costs_no_right_one(tmp_path: Path) -> None:
         {**ALARM, "inputSchema": "object"},
         ALARM,
     ]
-    source = _file(tmp_path, json.dumps({"tools": tools}))
+    source = _file(tmp_path, {"tools": tools})
 
-    items = list(McpListReader().read(source, None))
+    read, refusals = split(McpListReader().read(source, None))
 
-    assert [item.name for item in items if isinstance(item, ToolSpec)] == ["get_time", "set_alarm"]
-    assert [(item.place, item.reason) for item in items if isinstance(item, Refusal)] == [
+    assert [tool.name for tool in read] == ["get_time", "set_alarm"]
+    assert [(refusal.place, refusal.reason) for refusal in refusals] == [
         ("tools[1]", "name: missing"),
         ("tools[2]", "a tool must be an object, not a number"),
         ("tools[3]", "this is a function definition, which --format functions reads"),
@@ -177,25 +157,21 @@ def test_a_wrong_tool_costs_no_right_one(tmp_path: Path) -> None:
 
 def test_a_saved_error_says_what_the_server_said(tmp_path: Path) -> None:
     error = {"code": -32601, "message": "Method not found"}
-    source = _file(tmp_path, json.dumps({"jsonrpc": "2.0", "id": 1, "error": error}))
+    source = _file(tmp_path, {"jsonrpc": "2.0", "id": 1, "error": error})
 
     assert McpListReader().recognises(source)
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError, match="with the error 'Method not found'") as caught:
         list(McpListReader().read(source, None))
     assert caught.value.place == "error"
-    assert caught.value.reason == (
-        "the server answered tools/list with the error 'Method not found'; there is nothing to read"
-    )
 
 
 def test_another_answer_than_that_to_tools_list_is_refused(tmp_path: Path) -> None:
-    source = _file(tmp_path, json.dumps({"jsonrpc": "2.0", "result": {"prompts": []}}))
+    source = _file(tmp_path, {"jsonrpc": "2.0", "result": {"prompts": []}})
 
     assert not McpListReader().recognises(source)
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError, match="save the whole answer to tools/list") as caught:
         list(McpListReader().read(source, None))
     assert caught.value.place == "result.tools"
-    assert caught.value.reason == "expected a list of tools; save the whole answer to tools/list"
 
 
 TEXT = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=20)
@@ -242,16 +218,14 @@ def test_whatever_the_sdk_writes_is_read_as_it_was(tools: list[Tool]) -> None:
         assert spec.annotations.get("readOnlyHint") == hints
 
 
-def _file(folder: Path, text: str, name: str = "clock.json") -> Source:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return Source(str(path), path)
+def _file(folder: Path, content: Any, name: str = "clock.json") -> Source:
+    return Source.by_name(write(folder, name, content))
 
 
-def _tools(source: Source, server: str | None = None) -> list[ToolSpec]:
-    items = list(McpListReader().read(source, server))
-    assert all(isinstance(item, ToolSpec) for item in items), items
-    return [item for item in items if isinstance(item, ToolSpec)]
+def _tools(source: Source, server: str | None = None, reader: Reader = LIST) -> list[ToolSpec]:
+    tools, refusals = split(reader.read(source, server))
+    assert refusals == []
+    return tools
 
 
 SHORT = McpLimits(timeout_s=8.0, max_pages=20)
@@ -283,13 +257,10 @@ def test_everything_that_a_server_says_of_a_tool_is_read(clock_url: str) -> None
     tools = _tools_live(typed("clock.py"))
 
     get_time, set_alarm = tools
+    hints = {"readOnlyHint": True, "openWorldHint": False}
     assert get_time.id == "clock/get_time"
     assert get_time.description == "Tell the current time in a time zone."
-    assert get_time.annotations == {
-        "readOnlyHint": True,
-        "openWorldHint": False,
-        "title": "Current time",
-    }
+    assert get_time.annotations == {**hints, "title": "Current time"}
     assert get_time.input_schema["properties"]["zone"]["default"] == "UTC"
     assert get_time.output_schema["required"] == ["iso", "zone"]
     assert (get_time.tags, get_time.version) == (("time",), "2")
@@ -328,11 +299,9 @@ def test_an_empty_cursor_is_the_end() -> None:
 def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
     source = Source(typed("pages.py", "--endless", "same"))
 
-    *tools, refusal = McpLiveReader().read(source, None)
+    tools, [refusal] = split(McpLiveReader().read(source, None))
 
-    names = [tool.name for tool in tools if isinstance(tool, ToolSpec)]
-    assert names == ["tool_0", "tool_1"] * 2
-    assert isinstance(refusal, Refusal)
+    assert [tool.name for tool in tools] == ["tool_0", "tool_1"] * 2
     assert (refusal.source, refusal.place) == (source.name, "pages")
     assert refusal.reason.startswith("lists tools without end: ")
 
@@ -342,18 +311,13 @@ def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
     [
         ("stdio:", "names no command; write stdio:COMMAND ARGS"),
         ("stdio:  ", "names no command; write stdio:COMMAND ARGS"),
-        (
-            "stdio:python 'server.py",
-            "the command cannot be split into words: No closing quotation; check its quotes",
-        ),
-        ("https://example.org/openapi.json?v=1", FILE_BY_URL),
+        ("stdio:python 'server.py", "cannot be split into words: No closing quotation"),
+        ("https://example.org/openapi.json?v=1", "pipe a file in: curl URL"),
     ],
 )
 def test_a_name_that_starts_nothing(name: str, reason: str) -> None:
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError, match=reason):
         list(McpLiveReader().read(Source(name), None))
-
-    assert caught.value.reason == reason
 
 
 def test_which_names_are_live_servers() -> None:
@@ -369,40 +333,27 @@ def test_which_names_are_live_servers() -> None:
 def test_a_started_command_gets_the_environment_it_is_given() -> None:
     name = "stdio:sh -c 'echo I see $VISIBLE >&2; exit 1'"
 
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError, match="stderr ended with 'I see everything'"):
         list(McpLiveReader(env={**os.environ, "VISIBLE": "everything"}).read(Source(name), None))
-
-    assert caught.value.reason == (
-        "its process ended before it answered initialize; stderr ended with 'I see everything'"
-    )
 
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
 
-    with pytest.raises(MissingExtraError) as caught:
+    with pytest.raises(MissingExtraError, match="reading live MCP servers needs the extra 'mcp'"):
         list(McpLiveReader().read(Source("https://example.org/mcp"), None))
-
-    assert str(caught.value) == (
-        "reading live MCP servers needs the extra 'mcp': pip install 'toolcrib[mcp]'"
-    )
-
-
-async def _read_in_the_loop(name: str) -> list[str]:
-    return [tool.name for tool in _tools_live(name)]
-
-
-async def _read_in_a_thread(name: str) -> list[str]:
-    return [tool.name for tool in await asyncio.to_thread(_tools_live, name)]
 
 
 def test_it_can_be_read_inside_a_running_loop_and_from_a_thread_beside_one() -> None:
     name = typed("broken.py", "chatty")
 
-    for read in (_read_in_the_loop, _read_in_a_thread):
-        assert asyncio.run(read(name)) == ["good"]
-        # anyio marks its loops in a context variable, which `to_thread` hands on.
-        assert anyio.run(read, name) == ["good"]
+    async def read() -> list[str]:
+        read_twice = [*_tools_live(name), *await asyncio.to_thread(_tools_live, name)]
+        return [tool.name for tool in read_twice]
+
+    assert asyncio.run(read()) == ["good"] * 2
+    # anyio marks its loops in a context variable, which `to_thread` hands on.
+    assert anyio.run(read) == ["good"] * 2
 
 
 @pytest.mark.slow
@@ -420,9 +371,10 @@ def test_the_screen_stays_clean() -> None:
         "        pass\n"
     )
 
-    finished = _python(code, *names, "http://127.0.0.1:1/mcp")
+    command = [sys.executable, "-c", code, *names, "http://127.0.0.1:1/mcp"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
 
-    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
+    assert (finished.stdout, finished.stderr) == ("", "")
 
 
 def test_a_server_that_will_not_die_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -467,19 +419,7 @@ def test_nothing_is_left_behind_when_the_user_interrupts(tmp_path: Path) -> None
 
 
 def _tools_live(name: str, server: str | None = None) -> list[ToolSpec]:
-    return list(_only_tools(McpLiveReader().read(Source(name), server)))
-
-
-def _only_tools(items: Iterable[ToolSpec | Refusal]) -> Iterable[ToolSpec]:
-    for item in items:
-        assert isinstance(item, ToolSpec), item
-        yield item
-
-
-def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
+    return _tools(Source(name), server, McpLiveReader())
 
 
 class TestMcpServersReader(ReaderConformance):
@@ -521,58 +461,42 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
                 "nonsense": 7,
             },
         )
-        items = _read(source, McpServersReader(SHORT, {"BASE": address, "TOKEN": "s3cret"}))
+        items = _told(source, McpServersReader(SHORT, {"BASE": address, "TOKEN": "s3cret"}))
 
-    assert _told(items) == [
+    starts = [
         "chatty/good",
-        "missing: there is no command 'no-such-command': install it, or write its full path",
+        "missing: there is no command 'no-such-command'",
         "guarded: answered initialize with the error 'your plan has no tools' (code -32000)",
-        (
-            "hangs: gave no answer to initialize within 8 s; "
-            "stderr ended with 'waiting for a licence'"
-        ),
-        (
-            "dies: its process ended before it answered initialize; "
-            "stderr ended with 'Error: API_TOKEN is required'"
-        ),
-        (
-            "no token: headers.A needs the environment variable 'GH_TOKEN', which is not set; "
-            "set it, or write ${GH_TOKEN:-default}"
-        ),
-        (
-            "asks: headers.A needs an interactive input (${input:token}), which only editors "
-            "support; write an environment variable there, such as ${TOKEN}"
-        ),
+        "hangs: gave no answer to initialize within 8 s; stderr ended with 'waiting for a licence'",
+        "dies: its process ended before it answered initialize",
+        "no token: headers.A needs the environment variable 'GH_TOKEN', which is not set",
+        "asks: headers.A needs an interactive input (${input:token})",
         "half/good",
         "half: gave no answer to tools/list (page 2) within 8 s; tools kept from before that: 1",
-        "closed: cannot be reached: All connection attempts failed; is it running there?",
-        (
-            "page: is no MCP endpoint: it answered initialize with HTTP 200 (text/html); "
-            "check the path, which often ends in /mcp or /sse"
-        ),
+        "closed: cannot be reached",
+        "page: is no MCP endpoint: it answered initialize with HTTP 200 (text/html)",
         "one bad/good",
         "one bad: tools[1]: name: missing",
         "one bad: tools[2]: a tool must be an object, not a number",
         "one bad/better",
         "nonsense: must be an object, not a number",
     ]
+    for item, start in zip(items, starts, strict=True):
+        assert item.startswith(start)
 
 
 @pytest.mark.parametrize("key", ["tools", "includeTools", "excludeTools", "disabled_tools"])
 def test_tools_that_an_entry_switches_off_are_not_read(tmp_path: Path, key: str) -> None:
-    (tmp_path / "clock.json").write_text(json.dumps([TIME, ALARM]), encoding="utf-8")
-    includes = key in ("tools", "includeTools")
-    names = ["get_*"] if includes else ["set_alarm"]
-    clock = entry(str(PLAIN), str(tmp_path / "clock.json"))
-    source = _file_servers(tmp_path, {"clock": {**clock, key: names}})
+    names = ["get_*"] if key in {"tools", "includeTools"} else ["set_alarm"]
+    clock = entry(str(PLAIN), write(tmp_path, "clock.json", [TIME, ALARM]))
 
-    assert _told(_read(source, McpServersReader())) == ["clock/get_time"]
+    assert _told_of(tmp_path, {"clock": {**clock, key: names}}) == ["clock/get_time"]
 
 
 def test_a_wrong_tool_that_is_switched_off_is_not_reported(tmp_path: Path) -> None:
     off = {**entry("broken.py", "one_bad"), "includeTools": ["better"]}
 
-    assert _told(_read(_file_servers(tmp_path, {"it": off}), McpServersReader())) == [
+    assert _told_of(tmp_path, {"it": off}) == [
         "it: tools[2]: a tool must be an object, not a number",
         "it/better",
     ]
@@ -580,9 +504,8 @@ def test_a_wrong_tool_that_is_switched_off_is_not_reported(tmp_path: Path) -> No
 
 def test_warnings_and_patterns_that_fit_no_tool_are_reported(tmp_path: Path) -> None:
     keys = {"includeTools": ["get_time"], "excludeTools": ["get-time"], "secretTools": ["x"]}
-    source = _file_servers(tmp_path, {"clock": {**entry("clock.py"), **keys}})
 
-    assert _told(_read(source, McpServersReader())) == [
+    assert _told_of(tmp_path, {"clock": {**entry("clock.py"), **keys}}) == [
         "clock: 'secretTools' is not known; write 'includeTools' or 'excludeTools'",
         "clock/get_time",
         "clock: 'get-time' in a list of its tools fits none",
@@ -593,9 +516,9 @@ def test_a_server_that_still_speaks_server_sent_events(tmp_path: Path) -> None:
     with over_http("clock-sse") as address:
         typed = {"type": "sse", "url": f"{address}/sse"}
         servers = {"typed": typed, "falls back": {"url": f"{address}/sse"}}
-        items = _read(_file_servers(tmp_path, servers), McpServersReader())
+        items = _told_of(tmp_path, servers)
 
-    assert _told(items) == [
+    assert items == [
         *("typed/get_time", "typed/set_alarm"),
         *("falls back/get_time", "falls back/set_alarm"),
     ]
@@ -607,7 +530,7 @@ def test_the_environment_of_the_process_fills_placeholders_by_default(
     monkeypatch.setenv("TEST_PYTHON", sys.executable)
     server = {**entry("broken.py", "chatty"), "command": "${TEST_PYTHON}"}
 
-    assert _told(_read(_file_servers(tmp_path, {"it": server}), McpServersReader())) == ["it/good"]
+    assert _told_of(tmp_path, {"it": server}) == ["it/good"]
 
 
 def test_a_server_gets_its_own_variables_and_none_of_ours(
@@ -621,7 +544,7 @@ def test_a_server_gets_its_own_variables_and_none_of_ours(
         "cwd": "/",
     }
 
-    assert _told(_read(_file_servers(tmp_path, {"it": server}), McpServersReader())) == [
+    assert _told_of(tmp_path, {"it": server}) == [
         "it: its process ended before it answered initialize; stderr ended with 'own and [] in /'"
     ]
 
@@ -633,45 +556,34 @@ def test_servers_are_asked_at_the_same_time(tmp_path: Path) -> None:
         # No server answers before all three have come: one after the other, none ever would.
         host = Thread(target=_let_go_together, args=(meeting, len(servers)))
         host.start()
-        items = _read(_file_servers(tmp_path, servers), McpServersReader(McpLimits(at_once=3)))
+        items = _told_of(tmp_path, servers, at_once=3)
         host.join()
 
-    assert _told(items) == ["a/good", "b/good", "c/good"]
+    assert items == ["a/good", "b/good", "c/good"]
 
 
 def test_no_more_servers_than_allowed_run_at_the_same_time(tmp_path: Path) -> None:
     log = tmp_path / "log"
     servers = {name: entry("broken.py", "logs", str(log)) for name in "abc"}
 
-    items = _read(_file_servers(tmp_path, servers), McpServersReader(McpLimits(at_once=1)))
-
-    assert _told(items) == ["a/good", "b/good", "c/good"]
+    assert _told_of(tmp_path, servers, at_once=1) == ["a/good", "b/good", "c/good"]
     assert log.read_text(encoding="utf-8") == "start end " * 3
 
 
 @pytest.mark.parametrize("document", [{"mcpServers": {}}, {"servers": []}, {"tools": []}, [1]])
 def test_a_file_without_servers_is_refused_as_a_whole(tmp_path: Path, document: Any) -> None:
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps(document), encoding="utf-8")
-
-    with pytest.raises(SourceError) as caught:
-        list(McpServersReader().read(Source(str(path), path), None))
-
-    assert caught.value.reason == (
-        "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
-    )
+    with pytest.raises(SourceError, match="names no MCP servers; put them under 'mcpServers'"):
+        list(McpServersReader().read(_file(tmp_path, document, "mcp.json"), None))
 
 
 @pytest.mark.slow
 def test_only_files_that_name_servers_are_recognised(tmp_path: Path) -> None:
     reader = McpServersReader()
-    broken, lines = tmp_path / "broken.json", tmp_path / "lines.jsonl"
-    broken.write_text("{", encoding="utf-8")
-    lines.write_text('{"mcpServers": {}}\n{"mcpServers": {}}\n', encoding="utf-8")
+    lines = '{"mcpServers": {}}\n{"mcpServers": {}}\n'
 
     assert reader.recognises(_file_servers(tmp_path, {}))
-    assert not reader.recognises(Source(str(broken), broken))
-    assert not reader.recognises(Source(str(lines), lines))
+    assert not reader.recognises(_file(tmp_path, "{", "broken.json"))
+    assert not reader.recognises(_file(tmp_path, lines, "lines.jsonl"))
     assert not reader.recognises(Source("https://example.org/mcp"))
 
 
@@ -683,17 +595,16 @@ def _let_go_together(meeting: socket.socket, count: int) -> None:
 
 
 def _file_servers(folder: Path, servers: dict[str, Any]) -> Source:
-    path = folder / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-    return Source(str(path), path)
+    return _file(folder, {"mcpServers": servers}, "mcp.json")
 
 
-def _read(source: Source, reader: McpServersReader) -> list[ToolSpec | Refusal]:
-    return list(reader.read(source, None))
-
-
-def _told(items: list[ToolSpec | Refusal]) -> list[str]:
+def _told(source: Source, reader: McpServersReader) -> list[str]:
     """Ids of tools, and refusals as `place: reason`."""
     return [
-        item.id if isinstance(item, ToolSpec) else f"{item.place}: {item.reason}" for item in items
+        item.id if isinstance(item, ToolSpec) else f"{item.place}: {item.reason}"
+        for item in reader.read(source, None)
     ]
+
+
+def _told_of(folder: Path, servers: dict[str, Any], at_once: int = 8) -> list[str]:
+    return _told(_file_servers(folder, servers), McpServersReader(McpLimits(at_once=at_once)))
