@@ -12,6 +12,7 @@ import docstring_parser
 import pytest
 from mcp.types import ListToolsResult, Tool, ToolAnnotations
 
+from tests.indexers.readers import conformance
 from tests.indexers.readers.conformance import ReaderConformance, split
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.python import PythonReader, read_objects
@@ -20,22 +21,23 @@ from toolcrib.records import Refusal, ToolSpec
 
 
 def write(folder: Path, code: str, attribute: str = "TOOLS") -> str:
-    path = folder / "home.py"
-    path.write_text(dedent(code), encoding="utf-8")
-    return f"{path}:{attribute}"
+    return f"{conformance.write(folder, 'home.py', dedent(code))}:{attribute}"
 
 
 def only(name: str) -> ToolSpec:
-    tools, refusals = split(read_source(name))
-    assert refusals == []
-    assert len(tools) == 1
-    return tools[0]
+    (spec,) = read_source(name)
+    assert isinstance(spec, ToolSpec)
+    return spec
 
 
-def reason(name: str) -> str:
-    (refusal,) = read_source(name)
+def reason(name: str, format: str | None = None) -> str:
+    (refusal,) = read_source(name, format=format)
     assert isinstance(refusal, Refusal)
     return refusal.reason
+
+
+def read(folder: Path, code: str) -> tuple[list[ToolSpec], list[Refusal]]:
+    return split(read_source(write(folder, code)))
 
 
 class TestPythonReader(ReaderConformance):
@@ -164,7 +166,7 @@ def test_annotations_as_text_are_resolved_for_methods_and_cached_functions(tmp_p
         def tariffs(on: date): "Tariffs."
         TOOLS = [Meter().read, Meter.count, tariffs]
     """
-    tools, refusals = split(read_source(write(tmp_path, code, "TOOLS")))
+    tools, refusals = read(tmp_path, code)
     assert ([tool.name for tool in tools], refusals) == (["read", "count", "tariffs"], [])
     for tool in tools:
         assert tool.input_schema["properties"] == {"on": {"type": "string", "format": "date"}}
@@ -173,10 +175,7 @@ def test_annotations_as_text_are_resolved_for_methods_and_cached_functions(tmp_p
 def test_a_lambda_needs_a_name(tmp_path: Path) -> None:
     code = "TOOLS = [lambda day: day]\nBY_NAME = {'read': TOOLS[0]}\n"
     name = write(tmp_path, code, "TOOLS")
-    _, refusals = split(read_source(name))
-    assert refusals[0].reason.endswith(
-        "a lambda has no name; write a function, or name it in a dict"
-    )
+    assert "a lambda has no name; write a function" in reason(name)
     assert only(name.replace("TOOLS", "BY_NAME")).name == "read"
 
 
@@ -219,24 +218,20 @@ def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path: Path) -
         def many(*xs: int): "Many."
         TOOLS = [lost, odd, places, many, len, 3, good]
     """
-    name = write(tmp_path, code)
-    tools, refusals = split(read_source(name))
-    assert [tool.name for tool in tools] == ["good"]
-    assert [(refusal.place, refusal.reason) for refusal in refusals[:1] + refusals[2:4]] == [
-        (
-            "[0]",
-            (
-                "lost: no schema can be made of its signature: "
-                "NameError: name 'Missing' is not defined"
-            ),
-        ),
-        ("[2]", "places: takes positional-only parameters or *args; a tool is called by name"),
-        ("[3]", "many: takes positional-only parameters or *args; a tool is called by name"),
+    [tool], refusals = read(tmp_path, code)
+    assert tool.name == "good"
+    starts = [
+        "lost: no schema can be made of its signature: NameError: name 'Missing' is not defined",
+        "odd: no schema can be made of its signature: Pydantic",
+        "places: takes positional-only parameters or *args",
+        "many: takes positional-only parameters or *args",
+        "len: no schema can be made of its signature: Pydantic",
+        "is a int; expected a function, a tool or a definition",
     ]
-    assert refusals[1].reason.startswith("odd: no schema can be made of its signature: Pydantic")
-    assert refusals[4].reason.startswith("len: no schema can be made of its signature: Pydantic")
-    assert refusals[5].reason == "is a int; expected a function, a tool or a definition"
-    assert all("\n" not in refusal.reason for refusal in refusals)
+    for place, (refusal, start) in enumerate(zip(refusals, starts, strict=True)):
+        assert refusal.place == f"[{place}]"
+        assert refusal.reason.startswith(start)
+        assert "\n" not in refusal.reason
 
 
 @pytest.mark.parametrize(
@@ -249,8 +244,7 @@ def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path: Path) -
     ],
 )
 def test_an_import_that_fails(tmp_path: Path, code: str, place: str, expected: str) -> None:
-    (refusal,) = read_source(write(tmp_path, code))
-    assert isinstance(refusal, Refusal)
+    _, [refusal] = read(tmp_path, code)
     assert refusal.place == place
     assert refusal.reason.startswith(f"cannot be imported: {expected}")
     assert "Traceback" not in refusal.reason
@@ -272,11 +266,8 @@ def test_an_attribute_that_fails(tmp_path: Path) -> None:
 
 
 def test_another_format_forced_to_be_python(tmp_path: Path) -> None:
-    path = tmp_path / "tools.json"
-    path.write_text("[]")
-    (refusal,) = read_source(str(path), format="python")
-    assert isinstance(refusal, Refusal)
-    assert refusal.reason == "must be named as module:attribute or path/to/file.py:ATTRIBUTE"
+    path = conformance.write(tmp_path, "tools.json", "[]")
+    assert reason(path, "python").startswith("must be named as module:attribute or ")
 
 
 def test_nothing_is_imported_to_recognise(tmp_path: Path) -> None:
@@ -313,29 +304,22 @@ def test_langchain_tools(tmp_path: Path) -> None:
         search = StructuredTool(name="search", description="Search.", args_schema=given, func=print)
         TOOLS = [forecast, Alarm(), search, Alarm]
     '''
-    name = write(tmp_path, code)
-    tools, refusals = split(read_source(name))
-    assert refusals == [Refusal(name, "[3]", "Alarm: is a class; name an object made of it")]
-    forecast, alarm, search = tools
+    (forecast, alarm, search), [refusal] = read(tmp_path, code)
+    assert (refusal.place, refusal.reason[:17]) == ("[3]", "Alarm: is a class")
     assert (forecast.name, forecast.description) == ("forecast", "Tell the weather.")
+    where = {
+        "type": "object",
+        "description": "A city.",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    }
     assert forecast.input_schema == {
         "type": "object",
-        "properties": {
-            "where": {
-                "type": "object",
-                "description": "A city.",
-                "properties": {"city": {"type": "string"}},
-                "required": ["city"],
-            }
-        },
+        "properties": {"where": where},
         "required": ["where"],
     }
-    assert (alarm.tags, alarm.annotations["room"], alarm.sensitivity) == (
-        ("clock",),
-        "attic",
-        "pii",
-    )
-    assert alarm.category == "time"
+    assert (alarm.tags, alarm.category, alarm.sensitivity) == (("clock",), "time", "pii")
+    assert alarm.annotations["room"] == "attic"
     assert alarm.safety_tags == ("destructive", "open_world", "writes")
     assert alarm.input_schema["properties"] == {"minutes": {"type": "integer"}}
     assert search.input_schema["properties"] == {"q": {"type": "string"}}
@@ -357,9 +341,11 @@ def test_a_langchain_tool_is_told_without_langchain(tmp_path: Path) -> None:
                 def schema(): return {"type": "object", "title": "X", "properties": {}}
         TOOLS = [Looks(), Broken(), OfPydantic1(), Fails()]
     """
-    tools, refusals = split(read_source(write(tmp_path, code)))
-    schemas: list[Any] = [tool.input_schema for tool in tools]
-    assert schemas == [{"type": "object"}, {"type": "object", "properties": {}}]
+    tools, refusals = read(tmp_path, code)
+    assert [tool.input_schema for tool in tools] == [
+        {"type": "object"},
+        {"type": "object", "properties": {}},
+    ]
     assert refusals[0].reason.startswith("looks: no schema can be made of its signature: ")
     assert refusals[1].reason == "looks: no schema can be made of its signature: KeyError: 'lost'"
 
@@ -367,30 +353,27 @@ def test_a_langchain_tool_is_told_without_langchain(tmp_path: Path) -> None:
 def test_objects_that_fail_or_change_while_they_are_looked_at_are_refused_alone(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "touchy.py").write_text(
-        dedent("""
-            class Fails:
-                def __getattr__(self, name):
-                    raise RuntimeError("do not touch")
+    code = """
+        class Fails:
+            def __getattr__(self, name):
+                raise RuntimeError("do not touch")
 
-            class Lies:
-                @property
-                def __class__(self):
-                    raise OSError("gone")
+        class Lies:
+            @property
+            def __class__(self):
+                raise OSError("gone")
 
-            class Adds:
-                def __getattr__(self, name):
-                    TOOLS[f"more{len(TOOLS)}"] = None
-                    raise AttributeError(name)
+        class Adds:
+            def __getattr__(self, name):
+                TOOLS[f"more{len(TOOLS)}"] = None
+                raise AttributeError(name)
 
-            def ring(name: str) -> None:
-                "Ring somebody."
+        def ring(name: str) -> None:
+            "Ring somebody."
 
-            TOOLS = {"fails": Fails(), "lies": Lies(), "adds": Adds(), "ring": ring}
-        """),
-        encoding="utf-8",
-    )
-    specs, refusals = split(read_source(f"{tmp_path / 'touchy.py'}:TOOLS"))
+        TOOLS = {"fails": Fails(), "lies": Lies(), "adds": Adds(), "ring": ring}
+    """
+    specs, refusals = read(tmp_path, code)
     assert [spec.name for spec in specs] == ["ring"]
     assert [refusal.place for refusal in refusals] == ["['fails']", "['lies']", "['adds']"]
     assert "RuntimeError: do not touch" in refusals[0].reason
@@ -407,12 +390,8 @@ OPENAI = {"type": "function", "function": {"name": "a", "parameters": SCHEMA}}
 
 
 def test_tools_of_the_mcp_sdk_are_read() -> None:
-    tool = Tool(
-        name="get_weather",
-        title="Weather",
-        input_schema=SCHEMA,
-        annotations=ToolAnnotations(read_only_hint=True),
-    )
+    hints = ToolAnnotations(read_only_hint=True)
+    tool = Tool(name="get_weather", title="Weather", input_schema=SCHEMA, annotations=hints)
     [spec] = read_objects("here", [tool], "web")
     assert isinstance(spec, ToolSpec)
     assert (spec.id, spec.input_schema) == ("web/get_weather", SCHEMA)
@@ -439,10 +418,9 @@ def test_plain_definitions_are_read_as_from_a_file(found: Any) -> None:
 
 
 def test_a_wrong_definition_is_refused_alone() -> None:
-    items = list(read_objects("here", [OPENAI, {"x": 1}], None))
-    assert isinstance(items[0], ToolSpec)
-    assert items[1] == Refusal("here", "[1]", items[1].reason)
-    assert "not a shape that is known" in items[1].reason
+    [_], [refusal] = split(read_objects("here", [OPENAI, {"x": 1}], None))
+    assert (refusal.source, refusal.place) == ("here", "[1]")
+    assert "not a shape that is known" in refusal.reason
 
 
 def water(bed: str, minutes: int = 10) -> None:
@@ -462,31 +440,26 @@ def test_a_partial_function_is_read_without_what_is_given() -> None:
 
 
 def test_a_method_needs_its_object() -> None:
-    method, refusal = read_objects("here", [Garden().mow, Garden.mow], None)
-    assert isinstance(method, ToolSpec)
+    [method], [refusal] = split(read_objects("here", [Garden().mow, Garden.mow], None))
     assert list(method.input_schema["properties"]) == ["metres"]
-    assert isinstance(refusal, Refusal)
     assert "object" in refusal.reason
 
 
 def test_an_answer_of_the_mcp_sdk_is_a_list_of_tools() -> None:
     listed = ListToolsResult(tools=[Tool(name=name, inputSchema={}) for name in ("a", "b")])
-    names = [tool.name for tool in read_objects("here", listed, None) if isinstance(tool, ToolSpec)]
-    assert names == ["a", "b"]
+    tools, _ = split(read_objects("here", listed, None))
+    assert [tool.name for tool in tools] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
-    ("package", "module"),
+    ("package", "name"),
     [
         ("llama_index.core.tools", "llama_index"),
         ("agents.tool", "openai_agents"),
         ("pydantic_ai.tools", "pydantic_ai"),
     ],
 )
-def test_a_tool_of_another_framework_is_refused_by_its_integration(
-    package: str, module: str
-) -> None:
+def test_a_tool_of_another_framework_is_refused_by_its_integration(package: str, name: str) -> None:
     tool = type("FunctionTool", (), {"__module__": package})()
-    (refusal,) = read_objects("here", tool, None)
-    assert isinstance(refusal, Refusal)
-    assert f"toolcrib.integrations.{module}" in refusal.reason
+    _, [refusal] = split(read_objects("here", tool, None))
+    assert f"toolcrib.integrations.{name}" in refusal.reason
