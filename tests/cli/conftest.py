@@ -82,6 +82,13 @@ class Shell:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
+    def error(self, *arguments: str, code: int = 2, **options: str) -> str:
+        """Standard error of a command that fails with this exit code."""
+        done = self(*arguments, **options)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
     def write(self, name: str, *rows: object) -> str:
         (self.folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
         return name

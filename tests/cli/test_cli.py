@@ -12,7 +12,7 @@ import pytest
 import qdrant_edge as engine
 from rich.text import Text
 
-from tests.cli.conftest import TOOLS
+from tests.cli.conftest import ENV, TOOLS
 from tests.retrieval.calibrations import flat
 from toolcrib import Crib, ToolSpec
 from toolcrib.cli import main
@@ -32,7 +32,6 @@ def test_as_a_process_of_its_own_it_says_and_returns_the_same(shell):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert "mail/send_mail" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_ctrl_c_while_modules_are_loaded_ends_as_later_on(monkeypatch):
@@ -107,9 +106,7 @@ def test_a_tool_that_is_read_twice_is_told_and_fails_nothing(shell):
 def test_strict_fails_when_anything_was_refused_and_keeps_the_good(shell):
     source = shell.write("tools.jsonl", TOOLS[0], {"description": "x"})
     assert shell("index", source, "--strict").returncode == 1
-    assert [tool["id"] for tool in shell.json("list")["tools"] if "id" in tool] == [
-        "mail/send_mail",
-    ]
+    assert [tool["id"] for tool in shell.json("list")["tools"]] == ["mail/send_mail"]
 
 
 def test_sources_of_which_nothing_could_be_read_fail(shell):
@@ -157,27 +154,14 @@ def test_server_and_format_are_taken_from_the_command_line(shell):
 
 def test_search_keeps_its_contract(indexed):
     answer = indexed.json("search", "send somebody a mail", "-k", "2")
-    assert set(answer) == {
-        "query",
-        "tools",
-        "confidence",
-        "verdict",
-        "reason",
-        "threshold",
-        "fallback",
-        "took_ms",
-        "degraded",
-    }
+    judged = {"confidence", "verdict", "reason", "threshold", "fallback"}
+    assert set(answer) == {"query", "tools", *judged, "took_ms", "degraded"}
     assert answer["query"] == "send somebody a mail"
     best = answer["tools"][0]
     about = {"id", "kind", "name", "server", "description"}
     assert set(best) == {*about, "score", "probability", "rank"}
-    assert (best["id"], best["name"], best["server"], best["rank"]) == (
-        "mail/send_mail",
-        "send_mail",
-        "mail",
-        1,
-    )
+    assert (best["id"], best["rank"]) == ("mail/send_mail", 1)
+    assert (best["name"], best["server"]) == ("send_mail", "mail")
     assert 0 < best["score"] <= 1
     assert "total" in answer["took_ms"]
     assert answer["degraded"] == []
@@ -231,12 +215,9 @@ def test_explain_shows_the_legs_the_stages_and_the_words_in_no_tool(indexed):
 
 
 def test_server_and_tag_narrow(indexed):
-    assert [t["id"] for t in indexed.json("search", "x", "--server", "files")["tools"]] == [
-        "files/read_file",
-    ]
-    assert [t["id"] for t in indexed.json("search", "x", "--tag", "safe")["tools"]] == [
-        "files/read_file",
-    ]
+    for options in (("--server", "files"), ("--tag", "safe")):
+        [tool] = indexed.json("search", "x", *options)["tools"]
+        assert tool["id"] == "files/read_file"
     assert indexed.json("search", "x", "--server", "nobody")["tools"] == []
 
 
@@ -286,9 +267,8 @@ def test_declarations_are_source_text_and_json_where_it_is_asked_for(indexed, sh
 
 
 def test_batch_answers_one_object_a_line_and_stays_in_step(indexed):
-    done = indexed(
-        "search", "--batch", "-", "--json", "-k", "1", stdin="send mail\n\nread a file\n"
-    )
+    texts = "send mail\n\nread a file\n"
+    done = indexed("search", "--batch", "-", "--json", "-k", "1", stdin=texts)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["query"] for line in lines] == ["send mail", "", "read a file"]
     assert [len(line["tools"]) for line in lines] == [1, 0, 1]
@@ -305,11 +285,8 @@ def test_batch_reads_a_file_and_draws_a_table_for_each(indexed):
 
 
 def test_a_missing_batch_file_is_one_line(indexed):
-    done = indexed("search", "--batch", "nope.txt")
-    assert (done.returncode, done.stderr) == (
-        2,
-        "error: nope.txt: cannot be read: No such file or directory\n",
-    )
+    stderr = indexed.error("search", "--batch", "nope.txt")
+    assert stderr == "error: nope.txt: cannot be read: No such file or directory\n"
 
 
 def test_list_show_and_remove(indexed):
@@ -328,21 +305,14 @@ def test_list_show_and_remove(indexed):
 def test_an_error_is_json_when_json_is_asked_for(indexed):
     done = indexed("show", "nope", "--json")
     assert done.returncode == 2
-    assert json.loads(done.stdout)["error"] == {
-        "type": "UnknownToolError",
-        "message": "no tool has the id 'nope'",
-    }
+    error = {"type": "UnknownToolError", "message": "no tool has the id 'nope'"}
+    assert json.loads(done.stdout)["error"] == error
 
 
 def test_searching_where_nothing_is_says_how_to_begin(shell):
-    done = shell("search", "anything")
-    assert (done.returncode, done.stderr) == (
-        3,
-        (
-            "error: there is no index in .toolcrib; make one with "
-            "`toolcrib index SOURCE... --store .toolcrib`\n"
-        ),
-    )
+    stderr = shell.error("search", "anything", code=3)
+    assert stderr.startswith("error: there is no index in .toolcrib; make one with")
+    assert stderr.count("\n") == 1
     assert not (shell.folder / ".toolcrib").exists()
 
 
@@ -362,10 +332,15 @@ def test_searching_where_nothing_is_says_how_to_begin(shell):
     ],
 )
 def test_wrong_usage_exits_with_2_and_no_trace(indexed, arguments):
-    done = indexed(*arguments)
-    assert done.returncode == 2
-    assert "Usage:" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Usage:" in indexed.error(*arguments)
+
+
+def problems_of(shell, *options, **env):
+    """The problems that `toolcrib doctor` finds, by which it fails."""
+    done = shell("doctor", "--json", *options, **env)
+    found = json.loads(done.stdout)["problems"]
+    assert done.returncode == bool(found)
+    return found
 
 
 def test_doctor_is_content_with_a_healthy_index(indexed):
@@ -393,28 +368,20 @@ def test_doctor_finds_damage_of_the_other_namespaces(shell, settings):
         tenants.crib("acme").index_tools([ToolSpec(name="send")])
     [sums] = (store / "tenants").rglob("checksums.json")
     sums.write_text("{")
-    done = shell("doctor", "--json")
-    assert done.returncode == 1
-    [problem] = json.loads(done.stdout)["problems"]
+    [problem] = problems_of(shell)
     assert "checksums.json cannot be read" in problem["what"]
 
 
 def test_doctor_finds_a_records_database_with_which_no_service_starts(indexed):
-    ledger = indexed.folder / ".toolcrib" / "ledger.db"
-    ledger.write_text("no database")
-    done = indexed("doctor", "--json")
-    assert done.returncode == 1
-    told = json.loads(done.stdout)
-    [problem] = told["problems"]
-    assert f"{ledger.name} cannot be read" in problem["what"]
-    assert told["index"]["tools"] == 3
+    (indexed.folder / ".toolcrib" / "ledger.db").write_text("no database")
+    [problem] = problems_of(indexed)
+    assert "ledger.db cannot be read" in problem["what"]
+    assert json.loads(indexed("doctor", "--json").stdout)["index"]["tools"] == 3
 
 
 def test_doctor_finds_a_disk_that_takes_no_writes(indexed, monkeypatch):
     monkeypatch.setattr("toolcrib.store.qdrant_edge.MIN_FREE_BYTES", 2**60)
-    done = indexed("doctor", "--json")
-    assert done.returncode == 1
-    [problem] = json.loads(done.stdout)["problems"]
+    [problem] = problems_of(indexed)
     assert "toolcrib stops writing below" in problem["what"]
 
 
@@ -429,9 +396,8 @@ def test_doctor_says_what_is_off_without_the_extra_context(indexed, monkeypatch)
     assert list(there) == list(off["context"]) == read
     assert all("toolcrib[context]" in text for text in off["context"].values())
     assert "toolcrib[context]" not in str(there)
-    done = indexed("doctor", "--json", TOOLCRIB_CONTEXT__REGION="DE")
-    assert done.returncode == 1
-    assert "context.region: DE" in json.loads(done.stdout)["problems"][0]["what"]
+    [problem] = problems_of(indexed, TOOLCRIB_CONTEXT__REGION="DE")
+    assert "context.region: DE" in problem["what"]
 
 
 def test_a_deep_check_finds_what_is_stored_and_is_not_what_the_text_gives(shell, settings):
@@ -445,14 +411,11 @@ def test_a_deep_check_finds_what_is_stored_and_is_not_what_the_text_gives(shell,
         payloads = {r.payload["id"]: r.payload for r in store.scroll()}
         vectors = crib.tools.dense.encode_documents([dense_text(fine)])
         spec = payloads["changed"]["spec"].replace("coffee", "toffee")
-        for name, payload in (
-            ("other", payloads["other"]),
-            ("changed", {**payloads["changed"], "spec": spec}),
-        ):
+        stored = {"other": payloads["other"], "changed": {**payloads["changed"], "spec": spec}}
+        for name, payload in stored.items():
             store.upsert([Point(point_id(name), payload, {"dense": vectors[0]})])
     assert shell("doctor").returncode == 0
-    told = json.loads(shell("doctor", "--deep", "--json").stdout)
-    assert {problem["what"] for problem in told["problems"]} == {
+    assert {problem["what"] for problem in problems_of(shell, "--deep")} == {
         "the tool 'other': its vector is not that of its text",
         "the tool 'changed': differs from its text: digest",
     }
@@ -460,8 +423,7 @@ def test_a_deep_check_finds_what_is_stored_and_is_not_what_the_text_gives(shell,
 
 def test_doctor_names_the_extra_that_a_service_is_asked_with(shell, monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    done = shell("doctor", "--json", TOOLCRIB_URL="http://127.0.0.1:1")
-    [problem] = json.loads(done.stdout)["problems"]
+    [problem] = problems_of(shell, TOOLCRIB_URL="http://127.0.0.1:1")
     assert problem["mend"] == "pip install 'toolcrib[client]'"
 
 
@@ -484,9 +446,7 @@ def test_doctor_names_fields_that_lack_a_payload_index(shell, settings, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("toolcrib.store.qdrant_edge.require_space", full)
-        done = shell("doctor", "--json")
-    assert done.returncode == 1
-    [problem] = json.loads(done.stdout)["problems"]
+        [problem] = problems_of(shell)
     assert "server" in problem["what"]
     # With room again it is made by whoever opens the index.
     assert shell.json("doctor")["healthy"] is True
@@ -503,7 +463,7 @@ encoder: {reranker: "bundled:./nowhere"}
 
 def test_doctor_says_in_sentences_what_is_wrong_with_settings_that_were_accepted(indexed):
     (indexed.folder / "toolcrib.yaml").write_text(BAD_SETTINGS)
-    problems = json.loads(indexed("doctor", "--json").stdout)["problems"]
+    problems = problems_of(indexed)
     wanted = {
         "nowhere is not a model folder": "set encoder.reranker: null",
         "the collection 'barn' holds no passages": "toolcrib index-docs PATH... --collection barn",
@@ -526,10 +486,8 @@ def test_doctor_says_in_sentences_what_is_wrong_with_settings_that_were_accepted
 def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shell, indexed, caplog):
     given = {"TOOLCRIB_GATE__FALLBACK": "mail/sned_mail"}
     assert indexed("search", "mail", **given).returncode == 0
-    [told] = caplog.messages
-    assert told == (
-        "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean 'mail/send_mail'?"
-    )
+    [message] = caplog.messages
+    assert message.startswith("gate.fallback: no tool has the id 'mail/sned_mail'")
     caplog.clear()
     first = ("index", shell.write("a.jsonl", {"name": "a", "server": "s"}), "--store", "other")
     assert shell(*first, **given).returncode == 0
@@ -539,10 +497,7 @@ def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shel
 @pytest.mark.parametrize(
     ("written", "what"),
     [
-        (
-            "context: {labels: {intent: gone.yaml}}\n",
-            "cannot read the labels of intent 'gone.yaml'",
-        ),
+        ("context: {labels: {intent: gone.yaml}}\n", "cannot read the labels of intent"),
         ("context: {labels: {itent: gone.yaml}}\n", "context.labels: there is no field 'itent'"),
         ("context: {cues: gone.yaml}\n", "cannot read the cues 'gone.yaml'"),
         ("agents: {targets: gone.yaml}\n", "cannot read the targets 'gone.yaml'"),
@@ -554,14 +509,14 @@ def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shel
 )
 def test_doctor_names_files_of_the_settings_that_cannot_be_read(indexed, written, what):
     (indexed.folder / "toolcrib.yaml").write_text(written)
-    [problem] = json.loads(indexed("doctor", "--json").stdout)["problems"]
+    [problem] = problems_of(indexed)
     assert problem["what"].startswith(what)
     assert "correct that file" in problem["mend"]
 
 
 def test_doctor_says_how_an_index_that_somebody_holds_is_reached(indexed, settings):
     with Crib.open(indexed.folder / ".toolcrib", settings=settings):
-        [problem] = json.loads(indexed("doctor", "--json").stdout)["problems"]
+        [problem] = problems_of(indexed)
     assert problem["mend"] == "stop the other process, or name another folder with --store"
 
 
@@ -573,9 +528,7 @@ def test_a_calibration_that_holds_no_more_is_mended_by_a_command_that_doctor_nam
     told = indexed.json("doctor")
     assert told["confidence"]["calibration"] == "fitted"
     other = {"TOOLCRIB_FUSION__DENSE": "0.9"}
-    done = indexed("doctor", "--json", **other)
-    assert done.returncode == 1
-    [problem] = json.loads(done.stdout)["problems"]
+    [problem] = problems_of(indexed, **other)
     assert problem["what"].startswith("the calibration was made with fusion {")
     assert "--reset" in problem["mend"]
     assert indexed("calibrate", "--reset", **other).returncode == 0
@@ -584,11 +537,9 @@ def test_a_calibration_that_holds_no_more_is_mended_by_a_command_that_doctor_nam
 
 def test_an_index_of_another_model_is_mended_by_the_command_that_doctor_names(indexed):
     other = {"TOOLCRIB_ENCODER__DENSE": "deterministic:32"}
-    done = indexed("search", "mail", **other)
-    assert done.returncode == 4
-    assert "`toolcrib index --rebuild`" in done.stderr
-    told = indexed("doctor", "--json", **other)
-    [command, *words] = json.loads(told.stdout)["problems"][0]["mend"].split()
+    assert "`toolcrib index --rebuild`" in indexed.error("search", "mail", code=4, **other)
+    [problem] = problems_of(indexed, **other)
+    [command, *words] = problem["mend"].split()
     assert (command, words[:3]) == ("toolcrib", ["index", "--rebuild", "--store"])
     rebuilt = indexed(*words, **other)
     assert (rebuilt.returncode, rebuilt.stdout) == (0, "3 tools and 0 passages encoded anew\n")
@@ -596,8 +547,7 @@ def test_an_index_of_another_model_is_mended_by_the_command_that_doctor_names(in
 
 
 def test_a_rebuild_does_not_prune_by_no_source(indexed):
-    done = indexed("index", "--rebuild", "--prune")
-    assert (done.returncode, "SOURCES" in done.stderr) == (2, True)
+    assert "SOURCES" in indexed.error("index", "--rebuild", "--prune")
     assert len(indexed.json("list")["tools"]) == 3
 
 
@@ -610,13 +560,10 @@ def test_a_rebuild_counts_what_all_namespaces_hold(indexed, settings):
 
 def test_a_wrong_setting_is_one_line(shell):
     (shell.folder / "toolcrib.yaml").write_text("encoder:\n  dence: bundled\n")
-    done = shell("search", "x")
-    assert done.returncode == 2
-    told = (
-        "error: toolcrib.yaml or TOOLCRIB_*: encoder.dence: there is no such setting; did you mean "
-    )
-    assert done.stderr.startswith(f"{told}'encoder.dense'")
-    assert done.stderr.count("\n") == 1
+    stderr = shell.error("search", "x")
+    assert stderr.startswith("error: toolcrib.yaml or TOOLCRIB_*: encoder.dence: there is no such")
+    assert "did you mean 'encoder.dense'" in stderr
+    assert stderr.count("\n") == 1
 
 
 def test_a_settings_file_can_be_named(shell):
@@ -624,8 +571,8 @@ def test_a_settings_file_can_be_named(shell):
     source = shell.write("tools.jsonl", *TOOLS)
     shell.json("--settings", "mine.yaml", "index", source)
     assert (shell.folder / "elsewhere" / "current").is_file()
-    done = shell("--settings", "none.yaml", "list")
-    assert (done.returncode, done.stderr) == (2, "error: there is no settings file 'none.yaml'\n")
+    stderr = shell.error("--settings", "none.yaml", "list")
+    assert stderr == "error: there is no settings file 'none.yaml'\n"
 
 
 def test_version(shell):
@@ -635,14 +582,6 @@ def test_version(shell):
 @pytest.mark.slow
 def test_a_reader_of_our_output_may_stop_early(indexed):
     command = f"{sys.executable} -m toolcrib list | head -1"
-    env = {**os.environ, "TOOLCRIB_ENCODER__DENSE": "deterministic"}
-    done = subprocess.run(
-        command,
-        shell=True,
-        cwd=indexed.folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "Traceback" not in done.stderr
+    how = {"shell": True, "cwd": indexed.folder, "env": {**os.environ, **ENV}}
+    done = subprocess.run(command, **how, capture_output=True, check=True)
+    assert b"Traceback" not in done.stderr

@@ -110,9 +110,7 @@ class TestApprove:
         assert "2 held back" in held("approve").stdout
 
     def test_a_store_that_is_not_there_is_named(self, held):
-        done = held("approve", "--store", "nowhere")
-        assert done.returncode == 3
-        assert "nowhere" in done.stderr
+        assert "nowhere" in held.error("approve", "--store", "nowhere", code=3)
 
     def test_a_named_one_is_approved_as_it_is(self, held):
         seen = held.json("approve")["held"][0]["digest"]
@@ -132,10 +130,9 @@ class TestApprove:
 
     @pytest.mark.parametrize("typed", ["", "\n"])
     def test_who_types_nothing_is_asked_once(self, held, typed):
-        done = held("approve", "sums/add", stdin=typed)
-        assert done.returncode == 2
-        assert done.stderr.count("digest, to approve this version") == 1
-        assert "\nerror: an approval needs the reviewed digest" in done.stderr
+        stderr = held.error("approve", "sums/add", stdin=typed)
+        assert stderr.count("digest, to approve this version") == 1
+        assert "\nerror: an approval needs the reviewed digest" in stderr
 
     @pytest.mark.parametrize("how", [("sums/add",), ("--all",), ("--all", "--json")])
     def test_nobody_approves_what_they_have_not_seen(self, held, how):
@@ -147,10 +144,9 @@ class TestApprove:
     def test_what_has_changed_since_it_was_seen_is_not_approved(self, held):
         seen, now = ToolSpec(**CLEAN).digest, ToolSpec(**POISONED).digest
         for how in (("sums/add",), ("--all",)):
-            done = held("approve", *how, "--digest", seen)
-            assert done.returncode == 2
-            assert seen in done.stderr
-            assert now in done.stderr
+            stderr = held.error("approve", *how, "--digest", seen)
+            assert seen in stderr
+            assert now in stderr
         assert len(held.json("approve")["held"]) == 2
 
     def test_all_are_approved_at_once(self, held):
@@ -163,9 +159,7 @@ class TestApprove:
         assert self.approved(held, "sums/add") is None
 
     def test_an_unknown_one_is_named_and_nothing_is_done(self, held):
-        done = held("approve", "mail/send_mail", "sums/ad")
-        assert done.returncode == 2
-        assert "did you mean 'sums/add'?" in done.stderr
+        assert "did you mean 'sums/add'?" in held.error("approve", "mail/send_mail", "sums/ad")
         assert len(held.json("approve")["held"]) == 2
 
     def test_a_locked_server_is_locked_anew(self, held):
@@ -183,9 +177,7 @@ class TestApprove:
         with closing(SqliteRecordsDb(held.folder / ".toolcrib" / "ledger.db")) as records_db:
             met = ToolSpec(**CLEAN), ToolSpec(name="read_mail", server="mail")
             Quarantine(records_db, "default").keep_first_digests("mail", met)
-        done = held("approve", "mail/send_mail", *SEEN, "--lock", "mine.lock")
-        assert done.returncode == 2
-        assert "mine.lock" in done.stderr
+        assert "mine.lock" in held.error("approve", "mail/send_mail", *SEEN, "--lock", "mine.lock")
         assert not (held.folder / "mine.lock").exists()
         LockFile(held.folder / "mine.lock").approve(met[1:])
         assert (
@@ -194,9 +186,7 @@ class TestApprove:
 
     def test_a_damaged_lock_file_stops_it_before_anything_is_approved(self, held):
         (held.folder / "toolcrib.lock").write_text("version: [")
-        done = held("approve", "--all", *SEEN)
-        assert done.returncode == 2
-        assert "toolcrib.lock" in done.stderr
+        assert "toolcrib.lock" in held.error("approve", "--all", *SEEN)
         assert len(held.json("approve")["held"]) == 2
 
     def test_the_gateways_folder_goes_first(self, held):

@@ -91,18 +91,16 @@ def test_verbose_tells_what_is_worked_on_and_where_an_error_came_from(indexed):
     ],
 )
 def test_a_mistyped_command_is_told_what_was_meant(shell, typed, meant):
-    done = shell(*typed)
-    assert done.returncode == 2
-    assert "Did you mean" in done.stderr
-    assert meant in done.stderr
+    stderr = shell.error(*typed)
+    assert "Did you mean" in stderr
+    assert meant in stderr
 
 
 def test_a_word_before_a_file_is_a_mistyped_command(shell):
     (shell.folder / "mcp.json").write_text("{}")
-    done = shell("gateway", "rnu", "mcp.json")
-    assert done.returncode == 2
-    assert "No such command 'rnu'" in done.stderr
-    assert "'run'" in done.stderr
+    stderr = shell.error("gateway", "rnu", "mcp.json")
+    assert "No such command 'rnu'" in stderr
+    assert "'run'" in stderr
 
 
 def test_a_data_set_whose_name_is_nearly_a_commands_is_one(shell):
@@ -119,9 +117,8 @@ def test_audit_fails_where_a_named_source_holds_nothing(shell):
     good = shell.write("tools.jsonl", {"name": "a", "server": "s"})
     assert shell("audit", good).returncode == 0
     assert shell("audit", "missing.json").returncode == 1
-    done = shell("audit", good, "missing.json")
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == [
+    stderr = shell.error("audit", good, "missing.json", code=1)
+    assert stderr.splitlines() == [
         (
             "cannot be read missing.json: there is no such file or folder, and it is no "
             "module:attribute and no server"

@@ -7,27 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from tests.router.sample_decisions import believable, decision, found, record, said
-from toolcrib.cli.evaluate import report
-from toolcrib.errors import SettingsError, SourceError, StoreWriteError
-from toolcrib.problems import exit_code
 from toolcrib.records.turns import ModelUsage
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
-
-app = typer.Typer()
-app.command()(report)
-
-
-def run(*arguments: str):
-    done = CliRunner().invoke(app, arguments)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def logged(path: Path, *records) -> str:
@@ -42,6 +26,18 @@ def logged(path: Path, *records) -> str:
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> str:
     return logged(tmp_path_factory.mktemp("log") / "decisions.jsonl", *believable(300))
+
+
+@pytest.fixture
+def run(shell):
+    """The output of `toolcrib report`, which succeeds."""
+
+    def report(*arguments: str, **env: str) -> str:
+        done = shell("report", *arguments, **env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return report
 
 
 def rows(shown: str, first: str) -> list[list[str]]:
@@ -59,43 +55,42 @@ def rows(shown: str, first: str) -> list[list[str]]:
 class TestTables:
     """What a person sees."""
 
-    def test_the_first_line_says_how_many_and_since_when(self, log):
+    def test_the_first_line_says_how_many_and_since_when(self, run, log):
         assert run(log).startswith("300 decisions 2026-03-01 ")
 
-    def test_routes_have_their_times_and_all_together_as_well(self, log):
+    def test_routes_have_their_times_and_all_together_as_well(self, run, shell, log):
         table = rows(run(log), "route\t")
-        told = json.loads(run(log, "--json"))
+        told = shell.json("report", log)
         assert [row[:2] for row in table[:-1]] == [
             [name, str(one["count"])] for name, one in told["routes"].items()
         ]
         assert table[-1][:2] == ["all", "300"]
         assert table[0][3] == f"{told['routes']['tools']['latency']['p50']:.2f}"
 
-    def test_feedback_is_told_with_how_much_there_is(self, log):
+    def test_feedback_is_told_with_how_much_there_is(self, run, shell, log):
         shown = run(log)
-        told = json.loads(run(log, "--json"))
+        told = shell.json("report", log)
         route = told["rates"]["route"]
-        assert ["Right", "routes", f"{route['value']:.1%}", str(route["of"])] in rows(
-            shown, "feedback"
-        )
+        right = ["Right", "routes", f"{route['value']:.1%}", str(route["of"])]
+        assert right in rows(shown, "feedback")
         tools = told["reliability"]["tools"]
         expected = ["tools", f"{tools['ece']:.3f}", str(tools["count"])]
         assert expected in rows(shown, "confidence of")
 
-    def test_what_is_not_known_has_no_table_and_is_said(self, tmp_path):
+    def test_what_is_not_known_has_no_table_and_is_said(self, run, tmp_path):
         shown = run(logged(tmp_path / "a.jsonl", record(decision(degraded=("[bold]x",)))))
         assert "confidence of" not in shown
         assert "no decision has feedback" in shown
         assert "[bold]x" in shown
         assert "all " not in shown
 
-    def test_what_language_models_were_asked_is_added_up(self, tmp_path):
+    def test_what_language_models_were_asked_is_added_up(self, run, tmp_path):
         used = (ModelUsage("rerank", "small", 2, 1, 1000, 40, 0.5),)
         log = [record(decision(str(number), usage=used)) for number in range(3)]
         shown = rows(run(logged(tmp_path / "a.jsonl", *log)), "use\t")
         assert shown[0] == ["rerank", "small", "6", "3", "3,000", "120", "1.5000"]
 
-    def test_interleaved_rankings_have_wins_losses_and_a_test(self, tmp_path):
+    def test_interleaved_rankings_have_wins_losses_and_a_test(self, run, tmp_path):
         tools = found("mail/send", interleaved="by words")
         tools = replace(tools, tools=tuple(replace(hit, team="other") for hit in tools.tools))
         path = logged(
@@ -109,7 +104,7 @@ class TestTables:
         run(path, "--html", str(page))
         assert "Which ranking is better?" in page.read_text("utf-8")
 
-    def test_records_that_cannot_be_read_are_counted(self, tmp_path):
+    def test_records_that_cannot_be_read_are_counted(self, run, tmp_path):
         path = tmp_path / "a.jsonl"
         path.write_text(json.dumps(record(kind="none")) + '\n{"kind": "decision"}\n')
         assert "unreadable records left out: 1" in run(str(path))
@@ -118,57 +113,43 @@ class TestTables:
 class TestMachines:
     """`--json` and the page."""
 
-    def test_json_has_every_figure(self, log):
-        told = json.loads(run(log, "--json"))
+    def test_json_has_every_figure(self, shell, log):
+        told = shell.json("report", log)
         assert told["decisions"] == 300
         assert told["feedback"] == 100
         assert {"p50", "p95", "p99"} == set(told["latency"])
         assert set(told["reliability"]["tools"]["bins"][0]) == {"confidence", "accuracy", "count"}
 
-    def test_a_page_is_written_beside_what_is_printed(self, log, tmp_path):
+    def test_a_page_is_written_beside_what_is_printed(self, shell, log, tmp_path):
         page = tmp_path / "page.html"
-        assert json.loads(run(log, "--html", str(page), "--json"))["decisions"] == 300
+        assert shell.json("report", log, "--html", str(page))["decisions"] == 300
         assert "300 decisions" in page.read_text("utf-8")
 
 
 class TestWhichLog:
     """The one that is named, or that of the settings."""
 
-    @pytest.fixture(autouse=True)
-    def empty_folder(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
+    def test_it_is_the_log_of_the_settings_unless_one_is_named(self, run, log, tmp_path):
+        env = {"TOOLCRIB_TELEMETRY__PATH": log}
+        assert run(**env).startswith("300 decisions")
+        assert run(logged(tmp_path / "a.jsonl", record()), **env).startswith("1 decision ")
 
-    def test_it_is_the_log_of_the_settings_unless_one_is_named(self, log, tmp_path, monkeypatch):
-        monkeypatch.setenv("TOOLCRIB_TELEMETRY__PATH", log)
-        assert run().startswith("300 decisions")
-        assert run(logged(tmp_path / "a.jsonl", record())).startswith("1 decision ")
-
-    def test_where_none_is_set_and_none_is_named_the_setting_is(self):
-        with pytest.raises(SettingsError, match=r"set telemetry\.path") as caught:
-            run()
-        assert exit_code(caught.value) == 2
+    def test_where_none_is_set_and_none_is_named_the_setting_is(self, shell):
+        assert "set telemetry.path" in shell.error("report")
 
 
 class TestWrongUsage:
     """One line that says what is wrong, and an exit code."""
 
-    def test_a_log_that_is_not_there(self, tmp_path):
-        with pytest.raises(SourceError, match="there is no such log") as caught:
-            run(str(tmp_path / "none.jsonl"))
-        assert exit_code(caught.value) == 2
+    def test_a_log_that_is_not_there(self, shell):
+        assert "there is no such log" in shell.error("report", "none.jsonl")
 
-    def test_an_empty_log(self, tmp_path):
-        path = tmp_path / "empty.jsonl"
-        path.touch()
-        with pytest.raises(SourceError, match="holds no decision") as caught:
-            run(str(path))
-        assert exit_code(caught.value) == 2
+    def test_an_empty_log(self, shell):
+        assert "holds no decision" in shell.error("report", shell.write("empty.jsonl"))
 
-    def test_a_log_of_feedback_alone(self, tmp_path):
+    def test_a_log_of_feedback_alone(self, shell, tmp_path):
         path = logged(tmp_path / "a.jsonl", said(route="tools"))
-        with pytest.raises(SourceError, match="holds no decision"):
-            run(path)
+        assert "holds no decision" in shell.error("report", path)
 
-    def test_a_page_that_cannot_be_written(self, log, tmp_path):
-        with pytest.raises(StoreWriteError, match="No such file"):
-            run(log, "--html", str(tmp_path / "nowhere" / "page.html"))
+    def test_a_page_that_cannot_be_written(self, shell, log):
+        assert "No such file" in shell.error("report", log, "--html", "nowhere/page.html", code=3)
