@@ -6,27 +6,17 @@ import json
 
 import pytest
 
-from toolcrib import Crib, Settings, ToolSpec
+from toolcrib import ToolSpec
 from toolcrib.indexers.enrichment import Enrichments
 from toolcrib.integrations.formats import FORMATS, export
 from toolcrib.records import Enrichment
 
-SETTINGS = Settings.model_validate({"encoder": {"dense": "deterministic"}})
 TOOL = ToolSpec(
     name="make_event", server="cal", description="Creates an entry in the given calendar."
 )
 OTHER = ToolSpec(name="drop_event", server="cal", description="Removes an entry.")
-LINE = {
-    "id": TOOL.id,
-    "digest": None,
-    "purpose": "Reserves a slot in the calendar of somebody else.",
-}
-
-
-@pytest.fixture
-def crib(tmp_path):
-    with Crib.open(tmp_path / "store", settings=SETTINGS) as opened:
-        yield opened
+PURPOSE = "Reserves a slot in the calendar of somebody else."
+LINE = {"id": TOOL.id, "digest": None, "purpose": PURPOSE}
 
 
 @pytest.fixture
@@ -93,9 +83,8 @@ def test_a_line_is_for_the_version_that_it_names_or_for_any(written):
     assert found.purpose == "for any version of it"
     [found], dropped = judged(written(lines[2]), TOOL)
     assert not found
-    assert dropped == [
-        (TOOL.id, "written for another version of the tool; `toolcrib enrich` renews it")
-    ]
+    [(place, reason)] = dropped
+    assert (place, "another version of the tool" in reason) == (TOOL.id, True)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +131,8 @@ def test_what_is_of_no_use_is_dropped_and_reported(written, given, reason):
 
 
 def test_an_author_s_own_fields_win(written):
-    own = TOOL.model_copy(
-        update={"success_examples": ("mine",), "anti_patterns": ("m",), "safety_tags": ("t",)}
-    )
+    fields = {"success_examples": ("mine",), "anti_patterns": ("m",), "safety_tags": ("t",)}
+    own = TOOL.model_copy(update=fields)
     line = {**LINE, "examples": ["theirs"], "not_for": ["theirs"], "safety_tags": ["theirs"]}
     [found], dropped = judged(written(line), own)
     assert found == Enrichment(purpose=LINE["purpose"])

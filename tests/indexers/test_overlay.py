@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from toolcrib import Crib, Scope, Settings, ToolSpec
+from toolcrib import Scope, ToolSpec
 from toolcrib.errors import SourceError
 from toolcrib.indexers.overlay import ToolOverlay
 from toolcrib.records import Refusal
@@ -59,16 +59,13 @@ def test_what_no_tool_has_is_an_error_that_says_where(tmp_path, text, reason):
         ToolOverlay.read(overlay(tmp_path, text))
 
 
-def test_an_overlay_holds_a_tool_back_that_its_author_said_nothing_of(tmp_path):
+def test_an_overlay_holds_a_tool_back_that_its_author_said_nothing_of(crib, tmp_path):
     path = overlay(tmp_path, "tools: {ops/wipe_disk: {safety_tags: [destructive]}}")
-    (tmp_path / "tools.json").write_text(
-        json.dumps([tool.model_dump(exclude={"safety_tags"}) for tool in TOOLS])
-    )
-    settings = Settings.model_validate({"encoder": {"dense": "deterministic"}})
-    with Crib.open(tmp_path / "store", settings=settings) as crib:
-        crib.index_tools(str(tmp_path / "tools.json"))
-        report = crib.index_tools(str(tmp_path / "tools.json"), overlays=[path])
-        assert report.changed == ("ops/wipe_disk",)
-        allowed = Scope(without_safety_tags=frozenset({"destructive"}))
-        found = crib.find_tools("wipe the disk", scope=allowed)
-        assert "ops/wipe_disk" not in {hit.id for hit in found.tools}
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([tool.model_dump(exclude={"safety_tags"}) for tool in TOOLS]))
+    crib.index_tools(str(tools))
+    report = crib.index_tools(str(tools), overlays=[path])
+    assert report.changed == ("ops/wipe_disk",)
+    allowed = Scope(without_safety_tags=frozenset({"destructive"}))
+    found = crib.find_tools("wipe the disk", scope=allowed)
+    assert "ops/wipe_disk" not in {hit.id for hit in found.tools}

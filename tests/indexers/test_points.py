@@ -203,9 +203,7 @@ class TestLexicalCounts:
     def test_any_text_gives_positive_finite_counts(
         self, about: str, server: str, examples: list[str]
     ) -> None:
-        spec = ToolSpec(
-            name="x1", description=about, server=server, success_examples=tuple(examples)
-        )
+        spec = ToolSpec(name="x1", description=about, server=server, success_examples=examples)
         counts = _counts(spec)
         assert all(0 < count < float("inf") for count in counts.values())
         assert all(counts)
@@ -238,9 +236,8 @@ class TestSharedPrefix:
     def test_nine_in_ten_begin_with_it_and_have_more(self, names: list[list[str]]) -> None:
         prefix = shared_prefix(names)
         if prefix:
-            having = [
-                n for n in names if tuple(n[: len(prefix)]) == prefix and len(n) > len(prefix)
-            ]
+            size = len(prefix)
+            having = [n for n in names if tuple(n[:size]) == prefix and len(n) > size]
             assert len(names) >= 4
             assert len(having) >= 0.9 * len(names)
 
@@ -257,6 +254,15 @@ PASSAGES = st.builds(
     position=st.integers(0, 2**31),
     start=st.integers(0, 2**31),
 )
+
+
+def checked_point(passage):
+    """The point of a passage, which has one text and which every store takes."""
+    made = draft_passage(passage, LEXICAL)
+    assert len(made.texts) == 1
+    point = made.point(DENSE.encode_documents(made.texts), LEXICAL, 10.0)
+    check_point(point, passage_layout(DENSE.dimensions))
+    return point
 
 
 def test_the_dense_encoder_reads_the_headings_before_the_text():
@@ -282,11 +288,7 @@ def test_words_beyond_what_is_read_do_not_count():
 
 
 def test_a_draft_makes_a_point_that_every_store_takes():
-    made = draft_passage(PART, LEXICAL)
-    point = made.point(DENSE.encode_documents(made.texts), LEXICAL, 10.0)
-    check_point(point, passage_layout(DENSE.dimensions))
-    assert point.id == point_id("handbook/leave.md#2")
-    assert len(made.texts) == 1
+    assert checked_point(PART).id == point_id("handbook/leave.md#2")
 
 
 @given(PASSAGES)
@@ -331,6 +333,4 @@ def test_half_a_character_is_refused_wherever_it_stands(half):
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b", "?!"])
 def test_a_passage_without_words_can_still_be_kept(text):
-    made = draft_passage(Passage("a", "b", text), LEXICAL)
-    point = made.point(DENSE.encode_documents(made.texts), LEXICAL, 10.0)
-    check_point(point, passage_layout(DENSE.dimensions))
+    checked_point(Passage("a", "b", text))

@@ -41,10 +41,8 @@ def test_the_document_is_left_as_it_is() -> None:
 
 
 def test_what_stands_beside_a_reference_wins() -> None:
-    assert out(ref("S", description="mine"), S={**STRING, "description": "its"}) == {
-        "type": "string",
-        "description": "mine",
-    }
+    written = out(ref("S", description="mine"), S={**STRING, "description": "its"})
+    assert written == {**STRING, "description": "mine"}
 
 
 def test_target_and_siblings_of_a_reference_both_hold() -> None:
@@ -102,36 +100,26 @@ def test_a_recursive_array_keeps_items() -> None:
 
 def test_two_schemas_that_contain_each_other_are_cut() -> None:
     a, b = {"properties": {"b": ref("B")}}, {"properties": {"a": ref("A")}}
-    assert out(ref("A"), A=a, B=b) == {
-        "properties": {
-            "b": {"properties": {"a": {"type": "object", "description": "A (recursive)"}}}
-        }
-    }
+    cut = {"type": "object", "description": "A (recursive)"}
+    assert out(ref("A"), A=a, B=b) == {"properties": {"b": {"properties": {"a": cut}}}}
 
 
 @pytest.mark.parametrize(
     ("reference", "reason"),
     [
-        ("#/defs/Nope", "$ref '#/defs/Nope' leads nowhere: there is no 'Nope'"),
-        ("#/defs/S/type/x", "$ref '#/defs/S/type/x' leads nowhere: there is no 'x'"),
-        ("#anchor", "$ref '#anchor' leads nowhere: there is no 'anchor'"),
-        ("#/defs/L/01", "$ref '#/defs/L/01' leads nowhere: there is no '01'"),
-        ("#/defs/L/" + "9" * 5000, None),
-        (
-            "other.yaml#/S",
-            (
-                "$ref 'other.yaml#/S' leads to another file; bundle all files into one first "
-                "(for example with `redocly bundle`)"
-            ),
-        ),
-        ("#/defs/Round", "$ref '#/defs/Round' leads in a circle"),
+        ("#/defs/Nope", "leads nowhere: there is no 'Nope'"),
+        ("#/defs/S/type/x", "leads nowhere: there is no 'x'"),
+        ("#anchor", "leads nowhere: there is no 'anchor'"),
+        ("#/defs/L/01", "leads nowhere: there is no '01'"),
+        ("#/defs/L/" + "9" * 5000, "leads nowhere: there is no '999"),
+        ("other.yaml#/S", "leads to another file; bundle all files into one first"),
+        ("#/defs/Round", "leads in a circle"),
     ],
 )
-def test_what_cannot_be_followed(reference: str, reason: str | None) -> None:
+def test_what_cannot_be_followed(reference: str, reason: str) -> None:
     defs = {"S": STRING, "L": [STRING], "Round": ref("About"), "About": ref("Round")}
-    with pytest.raises(ValueError, match=r"^\$ref ") as caught:
+    with pytest.raises(ValueError, match=rf"^\$ref '{reference}' {reason}"):
         out({"items": {"$ref": reference}}, **defs)
-    assert reason is None or str(caught.value) == reason
 
 
 def test_a_dense_net_of_schemas_is_cut_to_size() -> None:

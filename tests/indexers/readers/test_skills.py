@@ -36,11 +36,8 @@ def test_a_folder_is_one_skill_with_its_text_and_files(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("no")
     (folder / "out").symlink_to(tmp_path / "secret")
     spec = skill(tmp_path)
-    assert (spec.id, spec.kind, spec.description) == (
-        "skills/pdf-forms",
-        "skill",
-        "Fill in PDF forms.",
-    )
+    assert (spec.id, spec.kind) == ("skills/pdf-forms", "skill")
+    assert spec.description == "Fill in PDF forms."
     assert spec.annotations == {"license": "MIT"}
     assert spec.skill is not None
     assert spec.skill.body == "# Forms\n\nFind the fields first."
@@ -89,10 +86,8 @@ def test_a_colon_in_a_text_without_quotes_is_read_as_hosts_read_it(
 ) -> None:
     front = f"---\nname: pdf-forms\n{line}\nmetadata:\n  author: me\n  level: 2\n---\nText"
     spec = skill(write(tmp_path / "a", front))
-    assert (spec.description, spec.annotations) == (
-        description,
-        {"metadata": {"author": "me", "level": 2}},
-    )
+    assert spec.description == description
+    assert spec.annotations == {"metadata": {"author": "me", "level": 2}}
 
 
 def test_text_and_files_are_audited_and_a_skill_may_instruct(tmp_path: Path) -> None:
