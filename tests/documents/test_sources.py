@@ -50,15 +50,10 @@ def reasons(source):
 
 def test_a_file_becomes_passages_that_say_where_they_stand(tmp_path):
     write(tmp_path, **{"leave.md": "# Leave\n\nAsk first.\n\n## Sick\n\nCall in.\n"})
-    assert list(passages(tmp_path / "leave.md", collection="handbook", max_tokens=200)) == [
-        (
-            str(tmp_path / "leave.md"),
-            Passage("handbook", str(tmp_path / "leave.md"), "Ask first.", ("Leave",), 0, 9),
-        ),
-        (
-            str(tmp_path / "leave.md"),
-            Passage("handbook", str(tmp_path / "leave.md"), "Call in.", ("Leave", "Sick"), 1, 30),
-        ),
+    file = str(tmp_path / "leave.md")
+    assert list(passages(Path(file), collection="handbook", max_tokens=200)) == [
+        (file, Passage("handbook", file, "Ask first.", ("Leave",), 0, 9)),
+        (file, Passage("handbook", file, "Call in.", ("Leave", "Sick"), 1, 30)),
     ]
 
 
@@ -179,11 +174,8 @@ def test_links_inside_a_folder_are_followed_and_those_out_of_it_refused(tmp_path
     (tmp_path / "docs" / "e.md").symlink_to("e.md")
     found, refused = read(tmp_path / "docs")
     assert below(tmp_path / "docs", found) == ["a.md", "b.md"]
-    assert [refusal.reason.split(";")[0] for refusal in refused] == [
-        "a link out of the folder",
-        "not a file",
-        "not a file",
-    ]
+    causes = [refusal.reason.partition(";")[0] for refusal in refused]
+    assert causes == ["a link out of the folder", "not a file", "not a file"]
 
 
 def test_a_link_to_a_folder_is_refused_only_where_it_leads_out(tmp_path):
@@ -252,39 +244,36 @@ def test_without_a_converter_the_other_documents_are_still_read(tmp_path, monkey
     assert refusal.reason.startswith("reading documents needs the extra 'docs'")
 
 
-def test_a_url_is_its_document_wherever_it_leads(monkeypatch):
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    with serving() as site:
-        site.put("/guide/set%20up.md", "Ask first.", "text/plain")
-        site.answers["/old"] = Answer(status=301, headers={"Location": "/guide/set%20up.md"})
-        url = site.url("/old")
-        assert list(passages(url, collection="handbook", max_tokens=200)) == [
-            (url, Passage("handbook", url, "Ask first.", ("set up",), 0, 0))
-        ]
-
-
-def test_a_place_in_a_page_is_no_document_of_its_own(monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
-    with serving() as site:
-        site.put("/guide.md", "Ask first.", "text/markdown")
-        found, _ = read(site.url("/guide.md#who"))
-        assert [each.document for each in found] == [site.url("/guide.md")]
-
-
-def test_a_url_without_a_document_is_refused(monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
-    with serving() as site:
-        assert reasons(site.url("/gone"))[0].startswith("the server answered 404")
-        picture = reasons(site.put("/logo", b"\x89PNG", "image/png"))[0]
-        assert picture.startswith("the server sent image/png; documents")
-        assert "a kind that it does not name" in reasons(site.put("/x", b"x"))[0]
 
 
 @pytest.fixture
-def site(monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
+def site():
     with serving() as running:
         yield running
+
+
+def test_a_url_is_its_document_wherever_it_leads(site):
+    site.put("/guide/set%20up.md", "Ask first.", "text/plain")
+    site.answers["/old"] = Answer(status=301, headers={"Location": "/guide/set%20up.md"})
+    url = site.url("/old")
+    [passage], _ = read(url)
+    assert passage == Passage("handbook", url, "Ask first.", ("set up",), 0, 0)
+
+
+def test_a_place_in_a_page_is_no_document_of_its_own(site):
+    site.put("/guide.md", "Ask first.", "text/markdown")
+    [passage], _ = read(site.url("/guide.md#who"))
+    assert passage.document == site.url("/guide.md")
+
+
+def test_a_url_without_a_document_is_refused(site):
+    assert reasons(site.url("/gone"))[0].startswith("the server answered 404")
+    [picture] = reasons(site.put("/logo", b"\x89PNG", "image/png"))
+    assert picture.startswith("the server sent image/png; documents")
+    assert "a kind that it does not name" in reasons(site.put("/x", b"x"))[0]
 
 
 def reason(url, clock=None):
@@ -320,14 +309,14 @@ def test_a_redirect_leads_nowhere_but_to_the_web(site, elsewhere, said):
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (404, "the server answered 404 Not Found; check the address"),
-        (403, "the server answered 403 Forbidden; it wants a sign-in: save the document as a file"),
-        (503, "the server answered 503 Service Unavailable; try again later"),
+        (404, "404 Not Found; check the address"),
+        (403, "403 Forbidden; it wants a sign-in"),
+        (503, "503 Service Unavailable; try again later"),
     ],
 )
 def test_a_server_that_refuses_is_quoted(site, status, said):
     site.answers["/a"] = Answer(status=status)
-    assert reason(site.url("/a")).startswith(said)
+    assert reason(site.url("/a")).startswith(f"the server answered {said}")
 
 
 def test_what_is_too_large_is_not_fetched_to_its_end(site):
@@ -340,7 +329,6 @@ def test_what_comes_drop_by_drop_is_given_up(site):
 
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(sources, "PAGE_TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.md"
@@ -354,8 +342,7 @@ def test_a_connection_that_breaks_is_no_document(site):
     assert "check the address" in reason(site.url("/b.md"))
 
 
-def test_a_server_that_is_not_there_is_said_to_be_out_of_reach(monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
+def test_a_server_that_is_not_there_is_said_to_be_out_of_reach():
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     assert "check the address and the network" in reason(f"http://127.0.0.1:{port}/a.md")

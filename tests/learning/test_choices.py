@@ -39,7 +39,7 @@ TARGETS = {
 }
 
 
-def settings_in(folder: Path, **more):
+def settings_in(folder: Path):
     written = {"team": QUESTION, "capabilities": CAPABILITIES, "targets": TARGETS}
     files = {name: folder / f"{name}.yaml" for name in written}
     for name, file in files.items():
@@ -50,7 +50,6 @@ def settings_in(folder: Path, **more):
         questions={"team": str(files["team"])},
         capabilities={"file": str(files["capabilities"])},
         agents={"targets": str(files["targets"])},
-        **more,
     )
 
 
@@ -221,12 +220,8 @@ def test_without_learning_choices_have_no_id(tmp_path):
 
 def test_a_log_with_words_teaches_routes_and_targets(crib, tmp_path):
     log = JsonLinesLog(tmp_path / "log.jsonl")
-    telling = settings_in(tmp_path).model_copy(
-        update={
-            "telemetry": TelemetrySettings(text=True),
-            "learning": free_of_models().learning,
-        }
-    )
+    parts = {"telemetry": TelemetrySettings(text=True), "learning": free_of_models().learning}
+    telling = settings_in(tmp_path).model_copy(update=parts)
     with Crib.open(tmp_path / "other", settings=telling, log=log) as logging:
         filled(logging)
         decision = logging.route(ASKED[0])

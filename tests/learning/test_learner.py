@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.router.conftest import free_of_models
 from toolcrib import Crib, Scope, ToolSpec, Turn
 from toolcrib.learning import learner
 from toolcrib.learning.learner import BACKGROUND_FROM_OBSERVATIONS
@@ -21,11 +20,6 @@ TOOLS = [
 ]
 ASKED = ["tell the team about it", "tell the team we are late", "tell the team that it is done"]
 NOW = "tell the team now"
-
-
-@pytest.fixture
-def settings():
-    return free_of_models(learning={"enabled": True}, durability="system")
 
 
 @pytest.fixture
@@ -111,9 +105,7 @@ def test_a_key_that_is_left_out_gives_no_examples_and_is_still_counted(crib, mon
 
 
 @pytest.mark.slow
-def test_of_many_observations_examples_are_chosen_behind_the_call_and_kept(
-    crib, tmp_path, settings
-):
+def test_many_observations_are_chosen_from_behind_the_call_and_kept(crib, tmp_path, settings):
     for number in range(BACKGROUND_FROM_OBSERVATIONS + 60):
         decision = crib.route(Turn(text=ASKED[number % 3], metadata={"session": str(number)}))
         crib.report_outcome(decision.id, "chat/post", "success")
@@ -236,9 +228,8 @@ def test_what_another_encoder_made_is_left_aside(crib, tmp_path, settings):
 
 def test_a_log_with_words_teaches_once(crib, tmp_path, settings):
     log = JsonLinesLog(tmp_path / "log.jsonl")
-    telling = settings.model_copy(
-        update={"telemetry": TelemetrySettings(text=True), "learning": LearningSettings()}
-    )
+    parts = {"telemetry": TelemetrySettings(text=True), "learning": LearningSettings()}
+    telling = settings.model_copy(update=parts)
     with Crib.open(tmp_path / "other", settings=telling, log=log) as logging:
         logging.index_tools(TOOLS)
         assert logging.turns.learner is None

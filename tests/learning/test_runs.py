@@ -26,11 +26,6 @@ FIRST, THEN = point_id(READ), point_id(SEND)
 
 
 @pytest.fixture
-def settings():
-    return free_of_models(learning={"enabled": True}, durability="system")
-
-
-@pytest.fixture
 def crib(tmp_path, settings):
     with Crib.open(tmp_path, settings=settings) as opened:
         opened.index_tools(TOOLS)
@@ -109,7 +104,7 @@ def test_a_run_unlike_the_others_is_not_ordered_by_them(crib):
     assert other[SEND].legs["use"] < first < alike[SEND].legs["use"]
 
 
-def test_the_status_shows_what_agents_call_and_what_next(crib, tmp_path, settings):
+def test_the_status_shows_what_agents_call_and_what_next_unless_a_setting_is_off(crib, tmp_path):
     report(crib, READ, SEND)
     report(crib, READ, name="other")
     crib.replay_learning()
@@ -117,11 +112,13 @@ def test_the_status_shows_what_agents_call_and_what_next(crib, tmp_path, setting
     assert (first.tool, first.runs) == (READ, pytest.approx(1))
     assert first.next == {SEND: pytest.approx(0.5)}
     assert (second.tool, second.runs, second.next) == (SEND, pytest.approx(0.5), {})
+    assert "use" in step(crib, called=[READ])[SEND].legs
     crib.close()
     off = free_of_models(learning={"enabled": True, "runs": False}, durability="system")
     with Crib.open(tmp_path, settings=off) as again:
         status = again.learning_status()
         assert (status.used, status.orders_steps, status.runs) == ((), False, 2 * MIN_RUNS)
+        assert "use" not in step(again, called=[READ])[SEND].legs
 
 
 def test_failures_and_unknown_decisions_are_not_counted(crib, caplog):
@@ -179,13 +176,3 @@ def test_the_runs_of_a_log_count_once(crib, tmp_path, settings):
         records = [*other.turns._log.read()]
     crib.turns.learner.read_log(records)
     assert {run.tools for run in crib.turns.learner.runs.read()} <= {(READ, SEND), (READ,), (SEND,)}
-
-
-def test_a_setting_leaves_steps_as_words_order_them(tmp_path, settings, crib):
-    report(crib, READ, SEND)
-    crib.replay_learning()
-    assert "use" in step(crib, called=[READ])[SEND].legs
-    crib.close()
-    off = free_of_models(learning={"enabled": True, "runs": False}, durability="system")
-    with Crib.open(tmp_path, settings=off) as opened:
-        assert "use" not in step(opened, called=[READ])[SEND].legs
