@@ -82,6 +82,14 @@ class Shell:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
+    def complete(self, line: str, **env: str) -> set[str]:
+        """What bash offers for a line."""
+        words = ["toolcrib", *line.split(" ")]
+        env |= {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        done = self(_TOOLCRIB_COMPLETE="complete_bash", **env)
+        assert (done.returncode, done.stderr) == (0, "")
+        return set(done.stdout.split())
+
     def error(self, *arguments: str, code: int = 2, **options: str) -> str:
         """Standard error of a command that fails with this exit code."""
         done = self(*arguments, **options)

@@ -122,10 +122,7 @@ def test_a_name_in_place_of_an_id_is_told_with_the_id(shell):
         ("create ann --rate 5", "--rate '5': "),
         ("create ann --namespace Acme", "--namespace 'Acme': "),
         ("create ann --max-sensitivity secret", "--max-sensitivity 'secret': "),
-        (
-            "create ann --profile nosuch",
-            "gateway.profiles has no 'nosuch'; add it to the settings, or name their file: tool",
-        ),
+        ("create ann --profile nosuch", "gateway.profiles has no 'nosuch'; add it to the settings"),
         ("revoke 000000000000", "no key in .toolcrib has the id '000000000000'"),
     ],
 )

@@ -26,31 +26,17 @@ LINES = {
 }
 
 
-@pytest.fixture
-def complete(indexed):
-    """What bash would offer for a line."""
-
-    def offered(line, **env):
-        words = ["toolcrib", *line.split(" ")]
-        env |= {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-        done = indexed(_TOOLCRIB_COMPLETE="complete_bash", **env)
-        assert (done.returncode, done.stderr) == (0, "")
-        return set(done.stdout.split())
-
-    return offered
-
-
 @pytest.mark.parametrize("line", LINES)
-def test_what_there_is_is_offered(complete, line):
-    assert complete(line) == LINES[line]
+def test_what_there_is_is_offered(indexed, line):
+    assert indexed.complete(line) == LINES[line]
 
 
-def test_ids_of_keys_and_collections_are_offered(complete, indexed):
+def test_ids_of_keys_and_collections_are_offered(indexed):
     key = indexed.json("keys", "create", "ana")["key"]["id"]
-    assert complete("keys revoke ") == {key}
+    assert indexed.complete("keys revoke ") == {key}
     (indexed.folder / "rules.md").write_text("# Rules\n\nNo parcel weighs more than a horse.\n")
     indexed.json("index-docs", "rules.md", "--collection", "post")
-    assert complete("index-docs more.md --collection ") == {"post"}
+    assert indexed.complete("index-docs more.md --collection ") == {"post"}
 
 
 @pytest.mark.parametrize(
@@ -61,13 +47,12 @@ def test_ids_of_keys_and_collections_are_offered(complete, indexed):
         {"TOOLCRIB_ENCODER__DENSE": "nonsense"},
     ],
 )
-def test_what_cannot_be_had_is_not_offered_and_nothing_is_said(complete, env):
-    assert complete("show ", **env) == set()
+def test_what_cannot_be_had_is_not_offered_and_nothing_is_said(indexed, env):
+    assert indexed.complete("show ", **env) == set()
 
 
 def test_looking_makes_no_index(shell):
-    env = {"COMP_WORDS": "toolcrib show ", "COMP_CWORD": "2"}
-    assert shell(_TOOLCRIB_COMPLETE="complete_bash", **env).stdout.strip() == ""
+    assert shell.complete("show ") == set()
     assert not (shell.folder / ".toolcrib").exists()
 
 

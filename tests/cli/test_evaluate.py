@@ -64,7 +64,7 @@ class TestContract:
     MEASURES = ("ndcg", "recall", "precision", "completeness")
 
     @pytest.mark.slow
-    def test_every_measure_has_a_mean_in_its_interval(self, told: dict[str, Any]) -> None:
+    def test_every_measure_has_a_mean_in_its_interval(self, told):
         for figures in told["datasets"]["data"].values():
             names = [f"{name}@{k}" for name in self.MEASURES for k in (1, 3, 5, 10)]
             for name in (*names, "hit@1", "mrr"):
@@ -72,15 +72,13 @@ class TestContract:
                 low, mean, high = (figures[name][part] for part in ("low", "mean", "high"))
                 assert 0 <= low <= mean <= high <= 1
 
-    def test_time_and_tokens(self, told: dict[str, Any]) -> None:
+    def test_time_and_tokens(self, told):
         for figures in told["datasets"]["data"].values():
             assert set(figures["latency_ms"]) == {"p50", "p99"}
             assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
             assert 0.5 < figures["tokens_saved"] < 1
 
-    def test_systems_come_as_they_were_asked_for_and_are_compared_with_the_first(
-        self, told: dict[str, Any]
-    ) -> None:
+    def test_systems_come_as_they_were_asked_for_and_are_compared_with_the_first(self, told):
         systems = told["datasets"]["data"]
         assert list(systems) == list(told["macro"]) == ["toolcrib", "lexical"]
         assert systems["toolcrib"]["against_first"] == {}
@@ -89,7 +87,7 @@ class TestContract:
         means = [systems[name]["ndcg@10"]["mean"] for name in ("lexical", "toolcrib")]
         assert against["difference"] == pytest.approx(means[0] - means[1], abs=1e-4)
 
-    def test_what_was_measured_and_how(self, told: dict[str, Any]) -> None:
+    def test_what_was_measured_and_how(self, told):
         measured = told["sets"]["data"]
         assert (measured["split"], measured["queries"]) == ("test", 60)
         assert measured["tools"] > 200
@@ -98,16 +96,13 @@ class TestContract:
         assert told["settings"]["seed"] == "0"
         assert told["datasets"]["data"]["toolcrib"]["version"].startswith("toolcrib ")
 
-    def test_it_names_the_settings_of_the_environment_and_no_secret(self, after: Path) -> None:
+    def test_it_names_the_settings_of_the_environment_and_no_secret(self, after):
         settings = json.loads((after / "eval.json").read_text())["settings"]
-        assert {name: settings[name] for name in ("fusion.dense", "fusion.lexical")} == {
-            "fusion.dense": "1.0",
-            "fusion.lexical": "0.0",
-        }
+        assert (settings["fusion.dense"], settings["fusion.lexical"]) == ("1.0", "0.0")
         assert "llm.api_key" not in settings
         assert "gate.threshold" not in settings
 
-    def test_several_sets_have_a_mean(self, shell: Shell) -> None:
+    def test_several_sets_have_a_mean(self, shell):
         sets = (str(TWINS), str(CASES / "anti_patterns_hold_back"))
         told = shell.json("eval", *sets, "--system", "lexical", "--k", "2,1")
         assert set(told["datasets"]) == {Path(name).name for name in sets}
@@ -120,7 +115,7 @@ class TestContract:
 class TestWhatIsMeasured:
     """A folder, two files, or the index."""
 
-    def test_tools_and_queries_as_files(self, labelled: Shell) -> None:
+    def test_tools_and_queries_as_files(self, labelled):
         files = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")
         told = labelled.json("eval", *files, "--system", "lexical", "--system", "rank-bm25")
         measured = told["sets"]["queries"]
@@ -129,15 +124,13 @@ class TestWhatIsMeasured:
         assert figures["lexical"]["hit@1"]["mean"] == 1.0
         assert figures["rank-bm25"]["version"].startswith("rank-bm25 ")
 
-    def test_tools_of_several_sources(self, labelled: Shell) -> None:
+    def test_tools_of_several_sources(self, labelled):
         labelled.write("more.jsonl", {"name": "ring", "server": "phone", "description": "Call."})
         files = ("--tools", "tools.jsonl", "--tools", "more.jsonl", "--queries", "queries.jsonl")
         told = labelled.json("eval", *files, "--system", "lexical")
         assert told["sets"]["queries"]["tools"] == 3
 
-    def test_files_of_enrichments_are_compared_with_the_tools_as_they_are(
-        self, labelled: Shell
-    ) -> None:
+    def test_files_of_enrichments_are_compared_with_the_tools_as_they_are(self, labelled):
         labelled.write("a.jsonl", {"id": "files/read_file", "purpose": "Look into a document."})
         labelled.write("b.jsonl", {"id": "mail/send_mail", "examples": ["send somebody a mail"]})
         arguments = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")
@@ -146,15 +139,14 @@ class TestWhatIsMeasured:
         assert list(systems) == ["toolcrib", "toolcrib+a.jsonl", "toolcrib+b.jsonl"]
         assert "ndcg@10" in systems["toolcrib+a.jsonl"]["against_first"]
 
-    def test_the_tools_of_an_index(self, labelled: Shell) -> None:
+    def test_the_tools_of_an_index(self, labelled):
         labelled.json("index", "tools.jsonl", "--store", "mine")
-        told = labelled.json(
-            "eval", "--store", "mine", "--queries", "queries.jsonl", "--system", "toolcrib"
-        )
+        options = ("--store", "mine", "--queries", "queries.jsonl", "--system", "toolcrib")
+        told = labelled.json("eval", *options)
         assert told["datasets"]["queries"]["toolcrib"]["hit@1"]["mean"] == 1.0
         assert told["sets"]["queries"]["tools"] == 2
 
-    def test_a_split_can_be_named(self, labelled: Shell) -> None:
+    def test_a_split_can_be_named(self, labelled):
         told = labelled.json("eval", ".", "--split", "dev", "--system", "toolcrib")
         assert [(one["split"], one["queries"]) for one in told["sets"].values()] == [("dev", 1)]
 
@@ -162,7 +154,7 @@ class TestWhatIsMeasured:
 class TestFiles:
     """What else it writes."""
 
-    def test_run_files_are_trecs(self, before: Path, told: dict[str, Any]) -> None:
+    def test_run_files_are_trecs(self, before, told):
         runs = before / "runs"
         names = {"data.qrels", "data.toolcrib.run", "data.lexical.run"}
         assert {path.name for path in runs.iterdir()} == names
@@ -173,7 +165,7 @@ class TestFiles:
         judged = {line.split(" ")[0] for line in (runs / "data.qrels").read_text().splitlines()}
         assert judged == set(told["per_query"]["data"]["toolcrib"])
 
-    def test_the_report_is_one_page_that_needs_nothing_else(self, before: Path) -> None:
+    def test_the_report_is_one_page_that_needs_nothing_else(self, before):
         page = (before / "report.html").read_text()
         assert page.lower().startswith("<!doctype html>")
         assert "lexical" in page
@@ -183,9 +175,7 @@ class TestFiles:
 class TestPeople:
     """What is shown to them."""
 
-    def test_a_table_of_three_systems_unless_told_otherwise_the_mean_and_notes(
-        self, labelled: Shell
-    ) -> None:
+    def test_a_table_of_three_systems_unless_told_otherwise_the_mean_and_notes(self, labelled):
         done = labelled("eval", ".", str(TWINS), COLUMNS="200")
         assert done.returncode == 0
         assert f"{labelled.folder.name} 2 tools, 3 queries of test, 1 of them" in done.stdout
@@ -197,17 +187,13 @@ class TestPeople:
             assert sum(line.startswith(system) for line in done.stdout.splitlines()) == 3
         assert "switched off: 1 ('sql/drop')" in done.stdout
 
-    def test_the_table_has_the_largest_cutoff_where_its_own_is_not_measured(
-        self, labelled: Shell
-    ) -> None:
+    def test_the_table_has_the_largest_cutoff_where_its_own_is_not_measured(self, labelled):
         done = labelled("eval", ".", "--system", "lexical", "-k", "2,4", COLUMNS="200")
         header = next(line for line in done.stdout.splitlines() if line.startswith("system"))
         assert header.split()[1:5] == ["ndcg@4", "recall@4", "complete@4", "hit@1"]
 
     @pytest.mark.parametrize("option", ["--run-out", "--report"])
-    def test_a_path_that_cannot_be_written_costs_no_figures(
-        self, labelled: Shell, option: str
-    ) -> None:
+    def test_a_path_that_cannot_be_written_costs_no_figures(self, labelled, option):
         done = labelled("eval", ".", "--system", "lexical", option, "tools.jsonl/out")
         assert done.returncode == 3
         assert "system\t" in done.stdout
@@ -218,9 +204,7 @@ class TestCompare:
     """Two evaluations, before and after a change."""
 
     @pytest.mark.slow
-    def test_a_significant_fall_fails_and_is_named(
-        self, shell: Shell, before: Path, after: Path
-    ) -> None:
+    def test_a_significant_fall_fails_and_is_named(self, shell, before, after):
         files = (str(before / "eval.json"), str(after / "eval.json"))
         done = shell("eval", "compare", *files, COLUMNS="200")
         assert done.returncode == 1
@@ -235,20 +219,15 @@ class TestCompare:
         assert fall["p"] < 0.05
         assert "data / lexical / ndcg@10" in told["missing"]
 
-    def test_a_rise_passes(self, shell: Shell, before: Path, after: Path) -> None:
+    def test_a_rise_passes(self, shell, before, after):
         done = shell("eval", "compare", str(after / "eval.json"), str(before / "eval.json"))
         assert (done.returncode, done.stdout) == (0, "nothing fell significantly\n")
 
     @pytest.mark.parametrize(
         ("text", "reason"),
-        [
-            (None, "cannot be read: No such file or directory"),
-            ("[]", "not the JSON of an evaluation; write one with `toolcrib eval --json`"),
-        ],
+        [(None, "cannot be read: No such file"), ("[]", "not the JSON of an evaluation")],
     )
-    def test_what_is_no_evaluation_is_one_line(
-        self, shell: Shell, before: Path, text: str | None, reason: str
-    ) -> None:
+    def test_what_is_no_evaluation_is_one_line(self, shell, before, text, reason):
         if text is not None:
             (shell.folder / "bad.json").write_text(text)
         stderr = shell.error("eval", "compare", str(before / "eval.json"), "bad.json")
@@ -259,11 +238,9 @@ class TestCompare:
 class TestMistakes:
     """The worst queries, and why."""
 
-    def test_queries_pairs_and_words_for_every_system(self, shell: Shell) -> None:
-        done = shell(
-            "eval", "mistakes", str(TWINS), "--split", "test", "--system", "ours", "--json"
-        )
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
+    def test_queries_pairs_and_words_for_every_system(self, shell):
+        options = ("--split", "test", "--system", "ours", "--json")
+        lines = map(json.loads, shell("eval", "mistakes", str(TWINS), *options).stdout.splitlines())
         told = {line["system"]: line for line in lines}
         assert {"toolcrib", "lexical", "dense"} <= told.keys()
         dense = told["dense"]
@@ -274,7 +251,7 @@ class TestMistakes:
         assert dense["confusions"][0]["count"] >= 1
         assert {"word", "count", "query_id"} == set(dense["unmatched"][0])
 
-    def test_in_words(self, shell: Shell) -> None:
+    def test_in_words(self, shell):
         arguments = (str(TWINS), "--split", "test", "--system", "dense", "-n", "1")
         done = shell("eval", "mistakes", *arguments)
         assert done.returncode == 0
@@ -294,9 +271,7 @@ class TestWrongUsage:
             (("--system", "fusion+rerank"), "the settings name no encoder.reranker"),
         ],
     )
-    def test_what_cannot_be_measured(
-        self, shell: Shell, arguments: tuple[str, ...], reason: str
-    ) -> None:
+    def test_what_cannot_be_measured(self, shell, arguments, reason):
         done = shell("eval", str(TWINS), *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert reason in done.stderr
@@ -305,16 +280,12 @@ class TestWrongUsage:
 
     @pytest.mark.parametrize(
         "arguments",
-        [
-            ("run",),
-            (str(TWINS), "--queries", "queries.jsonl"),
-            (str(TWINS), "--tools", "tools.jsonl"),
-        ],
+        [("run",), (str(TWINS), "--queries", "q.jsonl"), (str(TWINS), "--tools", "tools.jsonl")],
     )
-    def test_what_does_not_go_together(self, shell: Shell, arguments: tuple[str, ...]) -> None:
+    def test_what_does_not_go_together(self, shell, arguments):
         assert "Usage:" in shell.error("eval", *arguments)
 
-    def test_a_set_that_is_not_there(self, shell: Shell) -> None:
+    def test_a_set_that_is_not_there(self, shell):
         done = shell("eval", "nowhere", "--json")
         assert done.returncode == 2
         told = json.loads(done.stdout)["error"]
@@ -322,7 +293,7 @@ class TestWrongUsage:
         assert "no such folder" in told["message"]
 
 
-def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
+def test_guidance_is_measured_on_labelled_trajectories(shell):
     failed = {"type": "tool", "name": "a", "success": False, "error": "no"}
     events = [*[failed] * 3, *({**failed, "name": name} for name in "bcde")]
     label = {"pattern": "error_streak", "from": 0, "by": 5}
@@ -339,12 +310,10 @@ def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
 
 
 def test_the_steps_of_runs_are_measured(shell):
-    tools = "\n".join(map(json.dumps, TOOLS[:2]))
     steps = [{"said": "Read that file", "tool": "files/read_file"}, {"tool": "mail/send_mail"}]
     (shell.folder / "runs").mkdir()
-    (shell.folder / "runs" / "tools.jsonl").write_text(tools)
-    run = {"run": "1", "task": "mail the file", "steps": steps}
-    (shell.folder / "runs" / "steps.jsonl").write_text(json.dumps(run))
+    shell.write("runs/tools.jsonl", *TOOLS[:2])
+    shell.write("runs/steps.jsonl", {"run": "1", "task": "mail the file", "steps": steps})
     found = shell.json("eval", "--steps", "runs", "--system", "toolcrib", "-k", "1,2")
     assert (found["first_uses"], found["scores"]["toolcrib, steps"]["shown"]["2"]) == (2, 1)
     shown = shell("eval", "--steps", "runs").stdout

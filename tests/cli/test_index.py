@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import ENV, Shell
+from tests.cli.conftest import ENV
 from tests.fork_server import ForkedProcess
 from tests.store.qdrant_over_http import LocalQdrant, running
 from toolcrib.indexers.sync import LEXICAL_META_PREFIX
@@ -40,9 +40,7 @@ def content(server: LocalQdrant) -> tuple[dict[Any, Any], Any]:
 
 
 @pytest.mark.slow
-def test_shards_indexed_at_one_time_make_the_index_of_one_run(
-    shell: Shell, servers: tuple[LocalQdrant, LocalQdrant]
-) -> None:
+def test_shards_indexed_at_one_time_make_the_index_of_one_run(shell, servers):
     alone, shared = servers
     shell("store", "init", "--store", shared.url)
     shards = [shell.write(f"tools-{n}.jsonl", *TOOLS[n::2]) for n in range(2)]
@@ -65,9 +63,7 @@ def test_shards_indexed_at_one_time_make_the_index_of_one_run(
 
 
 @pytest.mark.slow
-def test_shards_of_documents_need_no_last_run(
-    shell: Shell, servers: tuple[LocalQdrant, LocalQdrant]
-) -> None:
+def test_shards_of_documents_need_no_last_run(shell, servers):
     for number in range(4):
         folder = shell.folder / f"part-{number % 2}"
         folder.mkdir(exist_ok=True)

@@ -111,7 +111,7 @@ def test_wrong_usage_exits_with_2_and_no_trace(documents, arguments, told):
 
 def test_doctor_tells_what_the_library_holds_and_what_is_empty(documents, settings):
     index_docs(documents)
-    told = json.loads(documents("doctor", "--json").stdout)
+    told = documents.json("doctor")
     assert told["library"] == {"collections": {"post": 2}, "passages": 2}
     assert (told["healthy"], told["problems"]) == (True, [])
     with Crib.open(documents.folder / ".toolcrib", settings=settings) as crib:

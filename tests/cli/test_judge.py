@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from tests.cli.conftest import Shell
 from toolcrib.language_models.testing import ChatServer
 
 TOOLS = {
@@ -40,20 +39,17 @@ def by_numbers(request):
 
 
 @pytest.fixture
-def shell(tmp_path):
-    made = Shell(tmp_path)
-    lines = [{"name": name, "server": "a", "description": text} for name, text in TOOLS.items()]
-    (tmp_path / "tools.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (tmp_path / "asked.txt").write_text("\n".join(ASKED) + "\n")
-    return made
+def shell(shell):
+    tools = ({"name": name, "server": "a", "description": text} for name, text in TOOLS.items())
+    shell.write("tools.jsonl", *tools)
+    (shell.folder / "asked.txt").write_text("\n".join(ASKED) + "\n")
+    return shell
 
 
 def judge(shell, server, *arguments):
-    llm = server.settings
+    llm = {**server.settings, "attempts": "1"}
     variables = {f"TOOLCRIB_LLM__{name.upper()}": value for name, value in llm.items()}
-    return shell(
-        "judge", *arguments, "--tools", "tools.jsonl", TOOLCRIB_LLM__ATTEMPTS="1", **variables
-    )
+    return shell("judge", *arguments, "--tools", "tools.jsonl", **variables)
 
 
 def written(shell, name="queries.jsonl"):
@@ -71,19 +67,17 @@ def test_who_has_no_labels_gets_some_that_the_evaluator_takes(shell):
     assert folder["reasons"]["a/read_file"] == "does read_file"
     assert (folder["judge"], folder["prompt"]) == ("double", "judge-1")
     assert rows["will it rain?"]["unanswerable_scope"] == "corpus"
-    measured = shell(
-        "eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl", "--system", "lexical"
-    )
-    assert measured.returncode == 0, measured.stderr
+    files = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")
+    assert shell.json("eval", *files, "--system", "lexical")["sets"]["queries"]["queries"] == 3
 
 
 def test_agreement_with_given_labels_is_reported(shell):
-    given = [
+    shell.write(
+        "given.jsonl",
         {"id": "1", "text": "write to Ana that I am late", "relevant": {"a/send_mail": 1}},
         {"id": "2", "text": "what is in this folder?", "relevant": {"a/read_file": 1}},
         {"id": "3", "text": "will it rain?", "answerable": False},
-    ]
-    (shell.folder / "given.jsonl").write_text("\n".join(map(json.dumps, given)))
+    )
     with ChatServer(by_numbers) as server:
         done = judge(shell, server, "given.jsonl", "--json")
     told = json.loads(done.stdout)
@@ -118,7 +112,7 @@ def test_it_goes_on_where_it_was_and_asks_anew_only_what_changed(shell):
 
 def test_labels_that_no_judge_gave_are_not_replaced(shell):
     own = {"id": "1", "text": ASKED[0], "relevant": {"a/send_mail": 1}}
-    (shell.folder / "queries.jsonl").write_text(json.dumps(own) + "\n")
+    shell.write("queries.jsonl", own)
     with ChatServer(by_numbers) as server:
         done = judge(shell, server, "asked.txt")
         assert server.requests == []
@@ -136,7 +130,7 @@ def test_grades_of_tools_that_were_not_shown_are_left_out(shell):
 
 def test_a_tool_that_cannot_be_read_is_named_and_the_others_are_judged(shell):
     with (shell.folder / "tools.jsonl").open("a") as file:
-        file.write('\n{"description": "of nobody"}')
+        file.write('{"description": "of nobody"}')
     with ChatServer(by_numbers) as server:
         done = judge(shell, server, "asked.txt")
     assert "cannot be read tools.jsonl: line 5" in done.stderr

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.cli.conftest import Shell
+
 GOOD = {"name": "send_mail", "description": "Sends a letter to somebody.", "server": "post"}
 LOST = {"name": "read_file", "server": "files"}
 TWIN = {"name": "mail_letter", "description": "Sends a letter to somebody!", "server": "post"}
@@ -76,8 +78,6 @@ def test_people_read_what_is_wrong_and_on_which_servers(shell):
 
 
 def test_a_screen_shows_the_first_findings_and_counts_the_others(tmp_path):
-    from tests.cli.conftest import Shell
-
     shell = Shell(tmp_path, screen=True)
     many = [{"name": f"read_file_{n}", "server": "files"} for n in range(101)]
     assert "and 1 more; --json lists all" in shell("lint", shell.write("tools.jsonl", *many)).stdout
@@ -91,9 +91,7 @@ def test_a_page_is_written_where_it_can_be(shell):
     name = shell.write("tools.jsonl", GOOD)
     assert shell("lint", name, "--html", "page.html").returncode == 0
     assert "1 tool, with no errors" in (shell.folder / "page.html").read_text()
-    failed = shell("lint", name, "--html", "no/page.html")
-    assert failed.returncode != 0
-    assert "cannot be written" in failed.stderr
+    assert "cannot be written" in shell.error("lint", name, "--html", "no/page.html", code=3)
 
 
 @pytest.mark.parametrize(

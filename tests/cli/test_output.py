@@ -118,12 +118,8 @@ def test_audit_fails_where_a_named_source_holds_nothing(shell):
     assert shell("audit", good).returncode == 0
     assert shell("audit", "missing.json").returncode == 1
     stderr = shell.error("audit", good, "missing.json", code=1)
-    assert stderr.splitlines() == [
-        (
-            "cannot be read missing.json: there is no such file or folder, and it is no "
-            "module:attribute and no server"
-        )
-    ]
+    assert stderr.startswith("cannot be read missing.json: there is no such file or folder")
+    assert stderr.count("\n") == 1
 
 
 @pytest.mark.slow

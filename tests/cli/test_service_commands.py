@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from tests.cli.conftest import TOOLS
+from tests.cli.conftest import TOOLS, Shell
 from tests.cli.test_integrity_commands import CLEAN, POISONED
 from tests.cli.test_serve import serving
 
@@ -17,8 +17,6 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """The URL of a service over an empty index, and a key that may write."""
-    from tests.cli.conftest import Shell
-
     shell = Shell(tmp_path_factory.mktemp("service"))
     spaces = ("--namespace", "default", "--namespace", "empty")
     key = shell.json("keys", "create", "ana", "--write", *spaces)["text"]
@@ -60,11 +58,10 @@ def test_a_url_on_the_line_goes_before_the_variable_and_a_store_before_both(shel
 
 
 def test_errors_of_a_service_are_one_line_with_the_exit_code_of_their_kind(shell, service):
-    done = shell("show", "mail/nobody", **service)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    done = shell("list", **{**service, "TOOLCRIB_API_KEY": "tc_nobody"})
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    told = shell("doctor", "--json", **{**service, "TOOLCRIB_API_KEY": "tc_nobody"})
+    stranger = {**service, "TOOLCRIB_API_KEY": "tc_nobody"}
+    assert shell.error("show", "mail/nobody", **service).count("\n") == 1
+    assert shell.error("list", **stranger).count("\n") == 1
+    told = shell("doctor", "--json", **stranger)
     assert told.returncode == 1
     assert "TOOLCRIB_API_KEY" in json.loads(told.stdout)["problems"][0]["mend"]
     told = shell("doctor", "--json", **{**service, "TOOLCRIB_NAMESPACE": "empty"})
@@ -75,9 +72,9 @@ def test_errors_of_a_service_are_one_line_with_the_exit_code_of_their_kind(shell
 
 def test_a_service_without_decisions_has_none_to_report(shell, service):
     own = {**service, "TOOLCRIB_NAMESPACE": "empty"}
-    done = shell("report", "--url", service["TOOLCRIB_URL"], **own)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "no decision yet" in done.stderr
+    stderr = shell.error("report", "--url", service["TOOLCRIB_URL"], **own)
+    assert stderr.count("\n") == 1
+    assert "no decision yet" in stderr
 
 
 def test_a_command_that_needs_the_index_itself_does_not_take_another_for_it(shell, service):
@@ -87,9 +84,7 @@ def test_a_command_that_needs_the_index_itself_does_not_take_another_for_it(shel
 
 def test_ids_behind_a_service_are_offered_to_the_shell(shell, service):
     shell.json("index", shell.write("tools.jsonl", *TOOLS), **service)
-    line = {"COMP_WORDS": "toolcrib show mail/", "COMP_CWORD": "2"}
-    done = shell(_TOOLCRIB_COMPLETE="complete_bash", **line, **service)
-    assert done.stdout.strip() == "mail/send_mail"
+    assert shell.complete("show mail/", **service) == {"mail/send_mail"}
 
 
 QUESTION = {
@@ -108,8 +103,6 @@ CAPABILITIES = {
 @pytest.fixture(scope="module")
 def careful(tmp_path_factory):
     """A service that audits, learns, and has a question and capabilities; a writer, a reviewer."""
-    from tests.cli.conftest import Shell
-
     shell = Shell(tmp_path_factory.mktemp("careful"))
     keys = [
         shell.json("keys", "create", name, "--write")["text"] for name in ("writer", "reviewer")
@@ -136,21 +129,17 @@ def test_what_a_service_holds_back_is_shown_approved_and_rejected(shell, careful
     assert held[0]["since"].endswith("+00:00")
     seen = held[0]["digest"]
     assert seen in shell("approve", "--list", **reviewer).stdout
-    done = shell("approve", "sums/add", "--digest", seen, **writer)
-    assert (done.returncode, "service.approve_own" in done.stderr) == (2, True)
-    done = shell("approve", "sums/add", "--digest", held[1]["digest"], **reviewer)
-    assert (done.returncode, seen in done.stderr) == (2, True)
+    approve = ("approve", "sums/add", "--digest")
+    assert "service.approve_own" in shell.error(*approve, seen, **writer)
+    assert seen in shell.error(*approve, held[1]["digest"], **reviewer)
     assert shell("show", "sums/add", **reviewer).returncode == 2
-    shell.json("approve", "sums/add", "--digest", seen, **reviewer)
+    shell.json(*approve, seen, **reviewer)
     assert shell.json("show", "sums/add", **reviewer)["name"] == "add"
-    line = {"COMP_WORDS": "toolcrib approve s", "COMP_CWORD": "2"}
-    offered = shell(_TOOLCRIB_COMPLETE="complete_bash", **line, **reviewer).stdout.split()
-    assert offered == ["sums/spy"]
+    assert shell.complete("approve s", **reviewer) == {"sums/spy"}
     assert shell.json("approve", "--reject", "--all", **writer) == {"rejected": ["sums/spy"]}
     assert "nothing is held back" in shell("approve", **reviewer).stdout
     assert shell("show", "sums/spy", **reviewer).returncode == 2
-    other = shell("approve", "--namespace", "other", **reviewer)
-    assert (other.returncode, "'other'" in other.stderr) == (2, True)
+    assert "'other'" in shell.error("approve", "--namespace", "other", **reviewer)
     assert shell("approve", "--all", "--lock", "mine.lock", **reviewer).returncode == 2
 
 
@@ -172,13 +161,11 @@ def test_what_a_service_learned_is_shown_switched_replayed_and_taken_back(shell,
     assert shell.json("learn", "--on", **writer) == {"on": True}
     assert shell.json("learn", "--undo", "mail/send_mail", **writer) == {"removed": 3}
     assert shell.json("learn", "--status", **writer)["tools"] == []
-    done = shell("learn", "--from", "log.jsonl", **writer)
-    assert (done.returncode, "--store" in done.stderr) == (2, True)
+    assert "--store" in shell.error("learn", "--from", "log.jsonl", **writer)
 
 
 def test_where_a_service_learns_nothing_it_says_so(shell, service):
-    done = shell("learn", **service)
-    assert "set learning.enabled" in done.stderr
+    assert "set learning.enabled" in shell("learn", **service).stderr
 
 
 def test_a_service_chooses_by_its_own_questions_and_capabilities(shell, careful):
@@ -186,8 +173,8 @@ def test_a_service_chooses_by_its_own_questions_and_capabilities(shell, careful)
     url, key = ("--url", writer["TOOLCRIB_URL"]), {"TOOLCRIB_API_KEY": writer["TOOLCRIB_API_KEY"]}
     assert shell.json("classify", "support", "send a mail", **writer)["branch"] == "mail"
     assert shell.json("classify", "support", "read a file", *url, **key)["branch"] == "files"
-    done = shell("classify", "suport", "send a mail", **writer)
-    assert (done.returncode, "did you mean 'support'?" in done.stderr) == (2, True)
+    stderr = shell.error("classify", "suport", "send a mail", **writer)
+    assert "did you mean 'support'?" in stderr
     assert shell.json("capabilities", "read a file", **writer)["active"] == ["safety"]
     # A file that is named is read here, whatever the variable says.
     away = {"TOOLCRIB_URL": "http://127.0.0.1:1"}
