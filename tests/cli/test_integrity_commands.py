@@ -72,6 +72,7 @@ class TestAudit:
         assert done.returncode == 1
         assert f"cannot be read {missing}" in done.stderr
         assert re.fullmatch(r"\d tools?: 1 could not be read", done.stdout.strip())
+        assert shell("audit", missing).returncode == 1
 
     def test_a_server_that_cannot_be_asked_fails_the_audit(self, shell):
         shell.write("mcp.json", {"mcpServers": {"gone": {"command": "no-such-command"}}})

@@ -113,15 +113,6 @@ def test_help_says_where_more_is_written(shell):
         assert "toolcrib docs commands" in shell(*name, "--help").stdout
 
 
-def test_audit_fails_where_a_named_source_holds_nothing(shell):
-    good = shell.write("tools.jsonl", {"name": "a", "server": "s"})
-    assert shell("audit", good).returncode == 0
-    assert shell("audit", "missing.json").returncode == 1
-    stderr = shell.error("audit", good, "missing.json", code=1)
-    assert stderr.startswith("cannot be read missing.json: there is no such file or folder")
-    assert stderr.count("\n") == 1
-
-
 @pytest.mark.slow
 def test_a_verbose_command_logs_no_secret_of_an_address(shell):
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as http:

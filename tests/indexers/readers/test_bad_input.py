@@ -82,9 +82,7 @@ TOO_MANY = "aliases up to *a5 at line 7 stand for more than 1,000,000 values"
         ),
     ],
 )
-def test_what_cannot_be_read_at_all(
-    tmp_path: Path, file: str, content: bytes | str, reason: str
-) -> None:
+def test_what_cannot_be_read_at_all(tmp_path, file, content, reason):
     assert refused(tmp_path / file, content).startswith(reason)
 
 
@@ -100,13 +98,13 @@ def test_what_cannot_be_read_at_all(
         ("true", "true or false"),
     ],
 )
-def test_a_shape_that_nobody_knows(tmp_path: Path, content: str, shape: str) -> None:
+def test_a_shape_that_nobody_knows(tmp_path, content, shape):
     known = ", ".join(formats())
     expected = f"{shape} is not a shape that is known; say which of {known} with --format"
     assert refused(tmp_path / "t.json", content) == expected
 
 
-def test_a_shape_that_nobody_knows_forced(tmp_path: Path) -> None:
+def test_a_shape_that_nobody_knows_forced(tmp_path):
     path = write(tmp_path, "t.json", "42")
     for name in ("toolspec", "functions"):
         [refusal] = read_source(path, format=name)
@@ -114,26 +112,24 @@ def test_a_shape_that_nobody_knows_forced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["t.json", "t.yaml", "noending"])
-def test_a_file_over_the_limit_is_not_read(tmp_path: Path, file: str) -> None:
+def test_a_file_over_the_limit_is_not_read(tmp_path, file):
     path = tmp_path / file
     with path.open("wb") as sparse:
         sparse.truncate(50 * 2**20)
     assert refused(path).startswith("larger than 33,554,432 bytes (52,428,800 on disk)")
 
 
-def test_a_small_file_that_unpacks_to_a_large_one(tmp_path: Path) -> None:
+def test_a_small_file_that_unpacks_to_a_large_one(tmp_path):
     packed = gzip.compress(b" " * (MAX_SOURCE_BYTES + 1))
     reason = refused(tmp_path / "t.json.gz", packed)
     assert reason.startswith(f"larger than 33,554,432 bytes ({len(packed):,} on disk)")
 
 
-def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist(tmp_path):
     assert refused(tmp_path / "nope.json").startswith("there is no such file or folder")
 
 
-def test_a_file_that_vanishes_while_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_vanishes_while_it_is_read(tmp_path, monkeypatch):
     def fail(*_: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
@@ -176,14 +172,14 @@ def test_a_file_that_vanishes_while_it_is_read(
         (None, "a tool must be an object, not null"),
     ],
 )
-def test_a_bad_tool_is_refused_alone(tmp_path: Path, bad: Any, reason: str) -> None:
+def test_a_bad_tool_is_refused_alone(tmp_path, bad, reason):
     path = write(tmp_path, "tools.json", {"tools": [bad, GOOD]})
     [tool], [refusal] = split(read_source(path))
     assert (tool.name, refusal.source, refusal.place) == ("good", path, "tools[0]")
     assert refusal.reason.startswith(reason)
 
 
-def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
+def test_a_bad_line_is_refused_with_its_number(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(
         b'{"name": "a", "tags": []}\n{"name": \n\n"text"\n{"name": "caf\xe9"}\n'

@@ -29,7 +29,7 @@ from toolcrib.records import Refusal, ToolSpec
 GOOD = {"name": "good", "tags": []}
 
 
-def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path: Path) -> None:
+def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path):
     (tmp_path / "b" / "c").mkdir(parents=True)
     (tmp_path / ".git").mkdir()
     found = ["a.ndjson", "z.json", "b/x.yml", "b/c/y.jsonl"]
@@ -38,7 +38,7 @@ def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path: Path) -> None:
     assert [tool.name for tool in read_source(str(tmp_path))] == found
 
 
-def test_a_bad_file_in_a_folder_loses_nothing_else(tmp_path: Path) -> None:
+def test_a_bad_file_in_a_folder_loses_nothing_else(tmp_path):
     files = {"a.json": '{"what": 1}', "b.json": "{", "c.json": GOOD, "d.yaml": ""}
     for name, content in files.items():
         write(tmp_path, name, content)
@@ -48,7 +48,7 @@ def test_a_bad_file_in_a_folder_loses_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tools.json", "overlay.yaml", "SKILL.md"])
-def test_a_pipe_in_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_pipe_in_a_folder_is_refused(tmp_path, name):
     (tmp_path / "below").mkdir()
     os.mkfifo(tmp_path / "below" / name)
     write(tmp_path, "good.json", GOOD)
@@ -57,7 +57,7 @@ def test_a_pipe_in_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     assert (refusal.source, refusal.reason) == (str(tmp_path / "below" / name), "not a file")
 
 
-def test_nothing_is_started_from_a_folder(tmp_path: Path) -> None:
+def test_nothing_is_started_from_a_folder(tmp_path):
     mark = tmp_path / "started"
     config = {"mcpServers": {"x": {"command": "touch", "args": [str(mark)]}}}
     path = write(tmp_path, ".mcp.json", config)
@@ -67,14 +67,14 @@ def test_nothing_is_started_from_a_folder(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_a_folder_with_nothing_in_it(tmp_path: Path) -> None:
+def test_a_folder_with_nothing_in_it(tmp_path):
     write(tmp_path, "notes.txt", "nothing")
     [refusal] = read_source(str(tmp_path))
     assert refusal.source == str(tmp_path)
     assert "no file that ends in .gz, .json, .jsonl, .ndjson, .yaml, .yml," in refusal.reason
 
 
-def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_listed(tmp_path, monkeypatch):
     def walk(folder: Path, onerror: Any) -> Any:
         onerror(PermissionError(13, "Permission denied", str(folder)))
         return iter(())
@@ -85,21 +85,21 @@ def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_format_is_forced(tmp_path: Path) -> None:
+def test_format_is_forced(tmp_path):
     path = write(tmp_path, "t.json", [{"name": "a", "input_schema": {"type": "object"}}])
     for name, found in ((None, "t/a"), ("toolspec", "a")):
         [tool] = read_source(path, format=name)
         assert tool.id == found
 
 
-def test_unknown_format(tmp_path: Path) -> None:
+def test_unknown_format(tmp_path):
     name = str(tmp_path / "t.json")
     assert list(read_source(name, format="xml")) == [
         Refusal(name, "", f"there is no format 'xml'; known are {', '.join(formats())}")
     ]
 
 
-def test_server_is_overridden_in_a_folder(tmp_path: Path) -> None:
+def test_server_is_overridden_in_a_folder(tmp_path):
     for name in ("toolspec", "functions", "openapi", "mcp"):
         write_sample(tmp_path, name)
     tools, refusals = split(read_source(str(tmp_path), server="s"))
@@ -108,9 +108,7 @@ def test_server_is_overridden_in_a_folder(tmp_path: Path) -> None:
     assert len(tools) == 8
 
 
-def test_a_missing_extra_is_a_refusal_among_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_a_refusal_among_others(tmp_path, monkeypatch):
     class NeedsMore:
         format = "mcp"
         reaches_out = False
@@ -130,7 +128,7 @@ def test_a_missing_extra_is_a_refusal_among_others(
     assert refusal.reason.startswith("reading live MCP servers needs the extra 'mcp'")
 
 
-def test_asking_for_the_readers_imports_nothing_heavy() -> None:
+def test_asking_for_the_readers_imports_nothing_heavy():
     code = (
         "import sys, toolcrib.indexers.readers.registry as r; r.readers(); "
         "print({'mcp', 'anyio', 'httpx2', 'langchain_core', 'docstring_parser'} & {*sys.modules})"
@@ -166,9 +164,7 @@ VALUES = st.recursive(
 
 @ONE_FOLDER
 @given(value=VALUES, ending=st.sampled_from(["json", "yaml", "jsonl"]))
-def test_any_json_is_read_or_refused_and_never_silent(
-    tmp_path: Path, value: Any, ending: str
-) -> None:
+def test_any_json_is_read_or_refused_and_never_silent(tmp_path, value, ending):
     path = write(tmp_path, f"any.{ending}", json.dumps(value))
     for name in (None, *formats(sent=True)):
         items = list(read_source(path, format=name))
@@ -187,14 +183,14 @@ OPERATIONS = st.dictionaries(
 
 @ONE_FOLDER
 @given(operation=OPERATIONS, version=st.sampled_from(["3.0.0", "2.0"]))
-def test_any_operation_is_read_or_refused(tmp_path: Path, operation: Any, version: str) -> None:
+def test_any_operation_is_read_or_refused(tmp_path, operation, version):
     path = write(tmp_path, "any.json", {"openapi": version, "paths": {"/x": {"post": operation}}})
     assert len(list(read_source(path))) == 1
 
 
 @ONE_FOLDER
 @given(content=st.binary(max_size=60), ending=st.sampled_from(["json", "yaml", "jsonl", "gz"]))
-def test_any_bytes_are_read_or_refused(tmp_path: Path, content: bytes, ending: str) -> None:
+def test_any_bytes_are_read_or_refused(tmp_path, content, ending):
     path = tmp_path / f"any.{ending}"
     path.write_bytes(content)
     assert list(read_source(str(path)))
@@ -258,7 +254,7 @@ def test_a_format_that_is_named_is_used():
     assert "must be an object" in refusal.reason
 
 
-def test_files_that_differ_behind_the_first_dot_are_two_servers(tmp_path: Path) -> None:
+def test_files_that_differ_behind_the_first_dot_are_two_servers(tmp_path):
     for name, text in [("a.one.json", "One."), ("a.two.json", "Two."), ("a.two.yaml", "Three.")]:
         tool = {"name": "x", "description": text, "inputSchema": {"type": "object"}}
         write(tmp_path, name, {"tools": [tool]})
@@ -294,9 +290,7 @@ NO_TOOLS = [
 
 
 @pytest.mark.parametrize(("file", "content", "reason"), NO_TOOLS, ids=lambda value: str(value)[:20])
-def test_another_kind_of_file_holds_no_tools(
-    tmp_path: Path, file: str, content: Any, reason: str
-) -> None:
+def test_another_kind_of_file_holds_no_tools(tmp_path, file, content, reason):
     [refusal] = read_source(write(tmp_path, file, content))
     assert isinstance(refusal, Refusal)
     assert reason in refusal.reason
@@ -317,20 +311,20 @@ def test_another_kind_of_file_holds_no_tools(
         {"type": "function", "function": {"name": "a"}},
     ],
 )
-def test_a_schema_a_server_or_a_field_of_ours_shows_a_tool(tmp_path: Path, tool: Any) -> None:
+def test_a_schema_a_server_or_a_field_of_ours_shows_a_tool(tmp_path, tool):
     [spec] = read_source(write(tmp_path, "t.json", [tool]))
     assert isinstance(spec, ToolSpec)
     assert spec.name == "a"
 
 
-def test_an_entry_of_the_mcp_registry_is_never_a_tool(tmp_path: Path) -> None:
+def test_an_entry_of_the_mcp_registry_is_never_a_tool(tmp_path):
     remotes = [{"type": "sse", "url": "http://127.0.0.1:9/sse"}]
     write(tmp_path, "server.json", {"name": "io.example/x", "version": "1", "remotes": remotes})
     [refusal] = read_source(str(tmp_path))
     assert "would start the servers in it" in refusal.reason
 
 
-def test_folders_that_were_passed_over_are_named(tmp_path: Path) -> None:
+def test_folders_that_were_passed_over_are_named(tmp_path):
     for folder in (".claude/skills", ".git", "src/node_modules/x", "src/.cache", "src/lib"):
         (tmp_path / folder).mkdir(parents=True)
         write(tmp_path / folder, "t.json", GOOD)
@@ -339,7 +333,7 @@ def test_folders_that_were_passed_over_are_named(tmp_path: Path) -> None:
     assert refusal.reason.startswith("passed over: .claude, src/node_modules;")
 
 
-def test_a_refused_object_of_a_list_has_its_index() -> None:
+def test_a_refused_object_of_a_list_has_its_index():
     good = {"name": "good", "description": "Good.", "parameters": {"type": "object"}}
     wrong = {"name": "wrong", "description": "Wrong.", "parameters": []}
     objects = [good, wrong, [3], {"tools": [good, wrong]}]
@@ -358,9 +352,7 @@ def test_a_refused_object_of_a_list_has_its_index() -> None:
         ({"name": "open\u200bclaim"}, "name"),
     ],
 )
-def test_an_unchecked_copy_of_a_specification_is_refused(
-    server: str | None, changes: dict[str, Any], field: str
-) -> None:
+def test_an_unchecked_copy_of_a_specification_is_refused(server, changes, field):
     spec = ToolSpec(name="open_claim", success_examples=("a pipe burst",))
     copies = [spec, spec.model_copy(update=changes)]
     tools, (refusal,) = split(item for _, item in tool_entries(copies, server, None))
@@ -369,6 +361,6 @@ def test_an_unchecked_copy_of_a_specification_is_refused(
     assert field in refusal.reason
 
 
-def test_a_constructed_specification_gets_its_defaults() -> None:
+def test_a_constructed_specification_gets_its_defaults():
     ((_, spec),) = tool_entries(ToolSpec.model_construct(name="a"), None, None)
     assert spec == ToolSpec(name="a")

@@ -87,65 +87,47 @@ def garbage() -> None:
 def chatty() -> None:
     """Log to stdout between the answers, as many servers do by mistake."""
     _write("Server is starting...")
-    for request in _requests():
-        _answer(request, INITIALIZED if request["method"] == "initialize" else {"tools": [GOOD]})
+    _list([GOOD])
 
 
 def pair() -> None:
     """List two tools, as it should."""
-    for request in _requests():
-        tools = [GOOD, {**GOOD, "name": "better"}]
-        _answer(request, INITIALIZED if request["method"] == "initialize" else {"tools": tools})
+    _list([GOOD, {**GOOD, "name": "better"}])
 
 
 def one_bad() -> None:
     """List a tool without a name and one that is a number, between two that are right."""
-    tools: list[Any] = [
-        GOOD,
-        {"description": "No name.", "inputSchema": {}},
-        7,
-        {**GOOD, "name": "better"},
-    ]
-    for request in _requests():
-        _answer(request, INITIALIZED if request["method"] == "initialize" else {"tools": tools})
+    _list([GOOD, {"description": "No name.", "inputSchema": {}}, 7, {**GOOD, "name": "better"}])
 
 
 def no_list() -> None:
     """Answer tools/list with something that is not a list."""
-    for request in _requests():
-        _answer(request, INITIALIZED if request["method"] == "initialize" else {"tools": "none"})
+    _list("none")
 
 
 def no_tools() -> None:
     """A server of resources only."""
-    error = {"code": -32601, "message": "Method not found"}
     for request in _requests():
         if request["method"] == "initialize":
             _answer(request, INITIALIZED)
         else:
-            _send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+            _refuse(request)
 
 
 def modern_only(name: str = "") -> None:
     """Know `server/discover` and no handshake, as the protocol of 2026-07-28 allows."""
-    discovered: dict[str, Any] = {
-        "supportedVersions": ["2026-07-28"],
-        "capabilities": {"tools": {}},
-        "resultType": "complete",
-        "ttlMs": 0,
-        "cacheScope": "public",
-    }
+    complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+    discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **complete}
     if name:
         discovered["_meta"] = {SERVER_INFO: {"name": name, "version": "1"}}
-    listed = {"tools": [GOOD], "resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
-    error = {"code": -32601, "message": "Method not found"}
+    listed = {"tools": [GOOD], **complete}
     for request in _requests():
         if request["method"] == "server/discover":
             _answer(request, discovered)
         elif request["method"] == "tools/list":
             _answer(request, listed)
         else:
-            _send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+            _refuse(request)
 
 
 def touchy() -> None:
@@ -173,8 +155,18 @@ def _requests() -> Iterator[dict[str, Any]]:
             yield message
 
 
+def _list(tools: Any) -> None:
+    for request in _requests():
+        _answer(request, INITIALIZED if request["method"] == "initialize" else {"tools": tools})
+
+
 def _answer(request: dict[str, Any], result: dict[str, Any]) -> None:
     _send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+
+def _refuse(request: dict[str, Any]) -> None:
+    error = {"code": -32601, "message": "Method not found"}
+    _send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
 
 def _write(line: str) -> None:
