@@ -582,6 +582,8 @@ def test_version(shell):
 @pytest.mark.slow
 def test_a_reader_of_our_output_may_stop_early(indexed):
     command = f"{sys.executable} -m toolcrib list | head -1"
-    how = {"shell": True, "cwd": indexed.folder, "env": {**os.environ, **ENV}}
-    done = subprocess.run(command, **how, capture_output=True, check=True)
+    env = {**os.environ, **ENV}
+    done = subprocess.run(
+        command, shell=True, cwd=indexed.folder, env=env, capture_output=True, check=True
+    )
     assert b"Traceback" not in done.stderr

@@ -150,12 +150,13 @@ def test_ended_training_names_its_last_checkpoint(tmp_path):
 @pytest.mark.e2e
 def test_ctrl_c_says_what_is_kept_and_the_same_command_does_the_rest(shell):
     texts = (f"number {n} " * 50 for n in range(6000))
-    tools = ({"name": f"t{n}", "description": text} for n, text in enumerate(texts))
+    tools = ({"name": f"t{n}", "server": "s", "description": t} for n, t in enumerate(texts))
     shell.write("many.jsonl", *tools)
     command = [sys.executable, "-m", "toolcrib", "index", "many.jsonl"]
     env = {**os.environ, **ENV}
-    how = {"cwd": shell.folder, "env": env, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **how) as started:
+    with subprocess.Popen(
+        command, cwd=shell.folder, env=env, stderr=subprocess.PIPE, text=True
+    ) as started:
         folder = shell.folder / ".toolcrib"
         while started.poll() is None and not (folder / "current").exists():
             time.sleep(0.01)

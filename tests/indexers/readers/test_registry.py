@@ -35,7 +35,8 @@ def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path):
     found = ["a.ndjson", "z.json", "b/x.yml", "b/c/y.jsonl"]
     for path in (*reversed(found), ".git/hidden.json", "README.md", "setup.py", "b/data.tar.gz"):
         write(tmp_path, path, {"name": path, "tags": []})
-    assert [tool.name for tool in read_source(str(tmp_path))] == found
+    tools, refusals = split(read_source(str(tmp_path)))
+    assert ([tool.name for tool in tools], refusals) == (found, [])
 
 
 def test_a_bad_file_in_a_folder_loses_nothing_else(tmp_path):
@@ -61,7 +62,7 @@ def test_nothing_is_started_from_a_folder(tmp_path):
     mark = tmp_path / "started"
     config = {"mcpServers": {"x": {"command": "touch", "args": [str(mark)]}}}
     path = write(tmp_path, ".mcp.json", config)
-    [refusal] = read_source(str(tmp_path))
+    _, [refusal] = split(read_source(str(tmp_path)))
     assert refusal.source == path
     assert "would start the servers in it" in refusal.reason
     assert not mark.exists()
@@ -69,7 +70,7 @@ def test_nothing_is_started_from_a_folder(tmp_path):
 
 def test_a_folder_with_nothing_in_it(tmp_path):
     write(tmp_path, "notes.txt", "nothing")
-    [refusal] = read_source(str(tmp_path))
+    _, [refusal] = split(read_source(str(tmp_path)))
     assert refusal.source == str(tmp_path)
     assert "no file that ends in .gz, .json, .jsonl, .ndjson, .yaml, .yml," in refusal.reason
 
@@ -88,7 +89,7 @@ def test_a_folder_that_may_not_be_listed(tmp_path, monkeypatch):
 def test_format_is_forced(tmp_path):
     path = write(tmp_path, "t.json", [{"name": "a", "input_schema": {"type": "object"}}])
     for name, found in ((None, "t/a"), ("toolspec", "a")):
-        [tool] = read_source(path, format=name)
+        [tool], _ = split(read_source(path, format=name))
         assert tool.id == found
 
 
@@ -258,7 +259,8 @@ def test_files_that_differ_behind_the_first_dot_are_two_servers(tmp_path):
     for name, text in [("a.one.json", "One."), ("a.two.json", "Two."), ("a.two.yaml", "Three.")]:
         tool = {"name": "x", "description": text, "inputSchema": {"type": "object"}}
         write(tmp_path, name, {"tools": [tool]})
-    assert [tool.id for tool in read_source(str(tmp_path))] == ["a.one/x", "a.two/x", "a.two/x"]
+    tools, _ = split(read_source(str(tmp_path)))
+    assert [tool.id for tool in tools] == ["a.one/x", "a.two/x", "a.two/x"]
 
 
 NO_TOOLS = [
@@ -320,7 +322,8 @@ def test_a_schema_a_server_or_a_field_of_ours_shows_a_tool(tmp_path, tool):
 def test_an_entry_of_the_mcp_registry_is_never_a_tool(tmp_path):
     remotes = [{"type": "sse", "url": "http://127.0.0.1:9/sse"}]
     write(tmp_path, "server.json", {"name": "io.example/x", "version": "1", "remotes": remotes})
-    [refusal] = read_source(str(tmp_path))
+    tools, [refusal] = split(read_source(str(tmp_path)))
+    assert tools == []
     assert "would start the servers in it" in refusal.reason
 
 
