@@ -141,8 +141,9 @@ def test_prune_removes_nothing_while_anything_is_refused(bench):
     bench.run(spec("a"), spec("b"))
     report = bench.run(spec("a"), Refusal("source", "line 2", "broken"), prune=True)
     assert report.removed == ()
-    assert report.refused[-1].source == "--prune"
-    assert "1 tools are in no source, but were kept" in report.refused[-1].reason
+    prune = report.refused[-1]
+    assert prune.source == "--prune"
+    assert "1 tools are in no source, but were kept: 1 entries were refused" in prune.reason
     assert bench.held().keys() == {"a", "b"}
 
 
@@ -472,8 +473,9 @@ def test_prune_removes_no_document_while_anything_is_refused(passage_bench):
     passage_bench.run(*parts("a.md", "one", "two"), *parts("b.md", "three"))
     report = passage_bench.run(*parts("a.md", "one"), Refusal("b.md", "", "broken"), prune="notes")
     assert report.removed == ("notes/a.md#1",)
-    assert report.refused[-1].source == "--prune"
-    assert "1 passages are in no source, but were kept" in report.refused[-1].reason
+    prune = report.refused[-1]
+    assert prune.source == "--prune"
+    assert "1 passages are in no source, but were kept: 1 sources were refused" in prune.reason
     assert "notes/b.md#0" in passage_bench.held()
 
 
