@@ -388,7 +388,8 @@ class TestSecrets:
         servers = {name: {"command": "s", "env": {"API_KEY": f"{name}-1"}} for name in "abc"}
         servers["c"]["env"]["API_KEY"] = "a-1"
         cursor_with(shell, **servers)
-        _, found = import_from(shell, "cursor")
+        assert "set B_API_KEY (" in shell("import", "cursor", "--to", "all.json").stderr
+        found = servers_in(shell, "all.json")
         keys = [found[name]["env"]["API_KEY"] for name in "abc"]
         assert keys == ["${API_KEY}", "${B_API_KEY}", "${API_KEY}"]
 
