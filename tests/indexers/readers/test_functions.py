@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.indexers.readers.conformance import ReaderConformance, split, write
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.functions import FunctionsReader
-from toolcrib.indexers.readers.registry import read_data, read_source
+from toolcrib.indexers.readers.registry import read_source
 from toolcrib.integrations.formats import export
 from toolcrib.records import Refusal, ToolSpec
 
@@ -22,12 +23,15 @@ ANTHROPIC = {"name": "a", "description": "A.", "input_schema": SCHEMA}
 ANTHROPIC_CUSTOM = {"type": "custom", **ANTHROPIC}
 
 
-def read(content: Any, format: str | None = None) -> tuple[list[ToolSpec], list[Refusal]]:
-    return split(read_data(content, "the request", format=format))
+def read(content: Any, **options: str | None) -> tuple[list[ToolSpec], list[Refusal]]:
+    """Read a file, by default as one without a server: a file must show that it holds tools."""
+    with TemporaryDirectory() as folder:
+        path = write(Path(folder), "chat.json", content)
+        return split(read_source(path, **{"server": "", **options}))
 
 
-def read_all(content: Any) -> list[ToolSpec]:
-    tools, refusals = read(content)
+def read_all(content: Any, **options: str | None) -> list[ToolSpec]:
+    tools, refusals = read(content, **options)
     assert refusals == []
     return tools
 
@@ -92,7 +96,7 @@ def test_hints_among_the_annotations_of_a_definition_are_read(nested: bool) -> N
 def test_tools_of_the_provider_are_refused_by_name(kind: str, beside: list[Any]) -> None:
     tools, [refusal] = read([{"type": kind, "name": "x"}, *beside])
     assert [tool.name for tool in tools] == ["a"] * len(beside)
-    assert (refusal.source, refusal.place) == ("the request", "[0]")
+    assert refusal.place == "[0]"
     assert refusal.reason.startswith(f"type {kind!r} is a tool that the provider runs itself")
 
 
@@ -105,9 +109,9 @@ def test_tools_of_the_provider_are_refused_by_name(kind: str, beside: list[Any])
     ],
 )
 def test_what_is_no_function_is_refused_alone(tool: Any, reason: str) -> None:
-    tools, refusals = read([FLAT, tool], format="functions")
-    assert [tool.name for tool in tools] == ["a"]
-    assert refusals == [Refusal("the request", "[1]", reason)]
+    [good], [refusal] = read([FLAT, tool], format="functions")
+    assert good.name == "a"
+    assert (refusal.place, refusal.reason) == ("[1]", reason)
 
 
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -158,17 +162,17 @@ def test_bedrock_wraps_the_schema(wrapping: str) -> None:
     ]
 
 
-def test_tools_of_a_namespace_are_on_a_server_of_its_name(tmp_path: Path) -> None:
+def test_tools_of_a_namespace_are_on_a_server_of_its_name() -> None:
     inner = {**FLAT, "name": "find", "defer_loading": True}
     namespace = {"type": "namespace", "name": "crm", "description": "CRM", "tools": [inner, 7]}
-    name = write(tmp_path, "chat.json", [namespace, FLAT])
-    tools, refusals = split(read_source(name))
+    tools, refusals = read([namespace, FLAT], server=None)
     assert [(tool.id, tool.annotations) for tool in tools] == [
         ("crm/find", {"defer_loading": True}),
         ("chat/a", {}),
     ]
     assert [refusal.place for refusal in refusals] == ["[0].tools[1]"]
-    assert [tool.id for tool in split(read_source(name, server="s"))[0]] == ["s/find", "s/a"]
+    tools, _ = read([namespace, FLAT], server="s")
+    assert [tool.id for tool in tools] == ["s/find", "s/a"]
 
 
 def test_what_is_exported_as_namespaces_is_read_back() -> None:
@@ -176,7 +180,7 @@ def test_what_is_exported_as_namespaces_is_read_back() -> None:
         ToolSpec(name="find", server="crm", input_schema=WEATHER),
         ToolSpec(name="send", server="mail", description="Send.", input_schema=SCHEMA),
     ]
-    tools = read_all(export(specs, "openai-namespaces"))
+    tools = read_all(export(specs, "openai-namespaces"), server=None)
     assert [tool.model_copy(update={"annotations": {}}) for tool in tools] == specs
 
 

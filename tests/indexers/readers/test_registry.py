@@ -309,6 +309,7 @@ def test_another_kind_of_file_holds_no_tools(tmp_path, file, content, reason):
         {"name": "a", "parameters": {"x": {"type": "str"}}},
         {"name": "a", "parameters": {"type": "dict"}},
         {"name": "a", "inputSchema": {}},
+        {"name": "a", "fn_schema": {}},
         {"type": "function", "name": "a", "strict": True},
         {"type": "function", "function": {"name": "a"}},
     ],
