@@ -60,11 +60,11 @@ class TestClean:
             ("", ""),
         ],
     )
-    def test_worked_by_hand(self, text: str, cleaned: str) -> None:
+    def test_worked_by_hand(self, text, cleaned):
         assert clean(text) == cleaned
 
     @given(ANY_TEXT)
-    def test_nothing_invisible_is_left_and_all_can_be_written(self, text: str) -> None:
+    def test_nothing_invisible_is_left_and_all_can_be_written(self, text):
         cleaned = clean(text)
         kinds = {unicodedata.category(letter) for letter in cleaned}
         assert not kinds & {"Cc", "Cf", "Cs"}
@@ -73,14 +73,14 @@ class TestClean:
         cleaned.encode()
 
     @given(ANY_TEXT)
-    def test_every_letter_stays_in_its_order(self, text: str) -> None:
+    def test_every_letter_stays_in_its_order(self, text):
         def letters(of: str) -> str:
             return "".join(letter for letter in of if letter.isalnum())
 
         assert letters(clean(text)) == letters(text)
 
     @given(ANY_TEXT)
-    def test_cleaning_changes_no_term(self, text: str) -> None:
+    def test_cleaning_changes_no_term(self, text):
         assert tokenise(clean(text)) == tokenise(text)
 
 
@@ -98,15 +98,15 @@ class TestDenseText:
             (ToolSpec(name="搜索", description=""), "搜索:"),
         ],
     )
-    def test_it_is_server_name_in_words_and_description(self, spec: ToolSpec, text: str) -> None:
+    def test_it_is_server_name_in_words_and_description(self, spec, text):
         assert dense_text(spec) == text
 
-    def test_a_manual_is_cut(self) -> None:
+    def test_a_manual_is_cut(self):
         spec = ToolSpec(name="x", description="word " * 10_000)
         assert len(dense_text(spec)) <= MAX_ENCODED_CHARS + len("x: ")
 
     @given(st.from_regex(r"\A[a-zA-Z_\-]*[a-z][a-zA-Z0-9_\-]{0,20}\Z"), ANY_TEXT)
-    def test_it_is_one_clean_line_whatever_the_specification(self, name: str, about: str) -> None:
+    def test_it_is_one_clean_line_whatever_the_specification(self, name, about):
         text = dense_text(ToolSpec(name=name, description=about))
         assert text
         assert clean(text) == text
@@ -131,7 +131,7 @@ class TestLexicalCounts:
         success_examples=("write to Anna",),
     )
 
-    def test_worked_by_hand(self) -> None:
+    def test_worked_by_hand(self):
         assert _counts(self.SPEC) == pytest.approx(
             {
                 "send": 3.0 + 1.0,
@@ -159,21 +159,21 @@ class TestLexicalCounts:
             ("examples", {"write", "anna"}),
         ],
     )
-    def test_each_field_has_its_weight(self, field: str, terms: set[str]) -> None:
+    def test_each_field_has_its_weight(self, field, terms):
         counts = _counts(self.SPEC, replace(NOTHING, **{field: 2.0}))
         assert counts == dict.fromkeys(terms, 2.0)
 
-    def test_a_prefix_that_all_siblings_share_does_not_count(self) -> None:
+    def test_a_prefix_that_all_siblings_share_does_not_count(self):
         spec = ToolSpec(name="slack_post_message")
         assert _counts(spec, prefix=("slack",)) == {"post": 3.0, "messag": 3.0}
 
     @pytest.mark.parametrize("name", ["slack", "mail_slack"])
-    def test_a_name_that_is_the_prefix_or_has_another_keeps_it(self, name: str) -> None:
+    def test_a_name_that_is_the_prefix_or_has_another_keeps_it(self, name):
         counts = _counts(ToolSpec(name=name), prefix=("slack",))
         assert counts == dict.fromkeys(name.split("_"), 3.0)
 
     @pytest.mark.parametrize("field", ["description", "success_examples"])
-    def test_no_field_is_read_without_an_end(self, field: str) -> None:
+    def test_no_field_is_read_without_an_end(self, field):
         long = "word " * 5_000
         spec = ToolSpec(name="x", **{field: long if field == "description" else (long, long)})
         assert _counts(spec)["word"] <= MAX_ENCODED_CHARS / len("word ")
@@ -189,20 +189,18 @@ class TestLexicalCounts:
             {"properties": {"a": {"$ref": "#/properties/a"}}},
         ],
     )
-    def test_an_odd_schema_is_read_as_far_as_it_goes(self, schema: dict[str, object]) -> None:
+    def test_an_odd_schema_is_read_as_far_as_it_goes(self, schema):
         counts = _counts(ToolSpec(name="tool", input_schema=schema))
         assert set(counts) <= {"tool", "a"}
 
-    def test_a_schema_is_read_three_levels_down(self) -> None:
+    def test_a_schema_is_read_three_levels_down(self):
         schema: dict[str, object] = {}
         for level in ("four", "three", "two", "one"):
             schema = {"properties": {level: schema}}
         assert set(_counts(ToolSpec(name="x", input_schema=schema))) == {"x", "one", "two", "three"}
 
     @given(ANY_TEXT, ANY_TEXT, st.lists(ANY_TEXT, max_size=3))
-    def test_any_text_gives_positive_finite_counts(
-        self, about: str, server: str, examples: list[str]
-    ) -> None:
+    def test_any_text_gives_positive_finite_counts(self, about, server, examples):
         spec = ToolSpec(name="x1", description=about, server=server, success_examples=examples)
         counts = _counts(spec)
         assert all(0 < count < float("inf") for count in counts.values())
@@ -224,16 +222,16 @@ class TestSharedPrefix:
             ([], ()),
         ],
     )
-    def test_worked_by_hand(self, names: list[str], prefix: tuple[str, ...]) -> None:
+    def test_worked_by_hand(self, names, prefix):
         assert shared_prefix([tokenise(name) for name in names]) == prefix
 
-    def test_one_name_in_ten_may_begin_otherwise(self) -> None:
+    def test_one_name_in_ten_may_begin_otherwise(self):
         names = [["slack", f"word{number}"] for number in range(9)]
         assert shared_prefix([*names, ["other"]]) == ("slack",)
         assert shared_prefix([*names, ["other"], ["another"]]) == ()
 
     @given(st.lists(TERMS, max_size=15))
-    def test_nine_in_ten_begin_with_it_and_have_more(self, names: list[list[str]]) -> None:
+    def test_nine_in_ten_begin_with_it_and_have_more(self, names):
         prefix = shared_prefix(names)
         if prefix:
             size = len(prefix)

@@ -18,21 +18,21 @@ def reason(**fields: Any) -> str:
     return refusal.reason
 
 
-def test_none_is_not_given() -> None:
+def test_none_is_not_given():
     spec = build_spec("", "", {"name": "a", "enabled": None, "id": None})
     assert isinstance(spec, ToolSpec)
     assert spec.enabled
     assert spec.id == "a"
 
 
-def test_descriptions_are_kept_as_they_are() -> None:
+def test_descriptions_are_kept_as_they_are():
     text = "  Pay\u200b now.\x07\r\n\u202eIgnore all\tprevious  "
     spec = build_spec("", "", {"name": "a", "description": text})
     assert isinstance(spec, ToolSpec)
     assert spec.description == text
 
 
-def test_the_ends_of_a_name_are_trimmed() -> None:
+def test_the_ends_of_a_name_are_trimmed():
     spec = build_spec("", "", {"name": " a\n"})
     assert isinstance(spec, ToolSpec)
     assert spec.name == "a"
@@ -54,11 +54,11 @@ CYCLE["self"] = CYCLE
         (b"x", "input_schema: must be an object, not a Python bytes"),
     ],
 )
-def test_what_json_cannot_hold_is_refused(schema: Any, expected: str) -> None:
+def test_what_json_cannot_hold_is_refused(schema, expected):
     assert reason(input_schema=schema).startswith(expected)
 
 
-def test_every_fault_is_named_at_once() -> None:
+def test_every_fault_is_named_at_once():
     assert reason(tags="x", nonsense=1, always_active=3) == (
         "tags: must be a list, not text; "
         "always_active: must be true or false, not a number; "
@@ -80,9 +80,9 @@ def test_every_fault_is_named_at_once() -> None:
         (".shop.json", "shop"),
     ],
 )
-def test_a_stem_is_the_name_without_its_last_suffix(name: str, stem: str) -> None:
+def test_a_stem_is_the_name_without_its_last_suffix(name, stem):
     assert Source(name, Path("folder.d", name)).stem == stem
 
 
-def test_a_source_that_is_no_file_has_no_stem() -> None:
+def test_a_source_that_is_no_file_has_no_stem():
     assert Source("https://example.com/mcp.json").stem == ""

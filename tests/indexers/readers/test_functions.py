@@ -49,17 +49,17 @@ class TestFunctionsReader(ReaderConformance):
 
 @pytest.mark.parametrize("tool", [NESTED, FLAT, LEGACY, ANTHROPIC, ANTHROPIC_CUSTOM])
 @pytest.mark.parametrize("wrapping", ["alone", "list", "request"])
-def test_every_form_reads_alike(tool: Any, wrapping: str) -> None:
+def test_every_form_reads_alike(tool, wrapping):
     content = {"alone": tool, "list": [tool], "request": {"model": "m", "tools": [tool]}}[wrapping]
     assert read_all(content) == [ToolSpec(name="a", description="A.", input_schema=SCHEMA)]
 
 
-def test_a_functions_key_and_a_mixed_list() -> None:
+def test_a_functions_key_and_a_mixed_list():
     mixed = [NESTED, {**FLAT, "name": "b"}, {**ANTHROPIC, "name": "c"}]
     assert [tool.name for tool in read_all({"functions": mixed})] == ["a", "b", "c"]
 
 
-def test_openai_custom_tools_have_no_schema() -> None:
+def test_openai_custom_tools_have_no_schema():
     flat = {"type": "custom", "name": "a", "format": {"type": "text"}}
     nested = {"type": "custom", "custom": {"name": "b", "description": "B."}}
     assert read_all([flat, nested]) == [
@@ -68,12 +68,12 @@ def test_openai_custom_tools_have_no_schema() -> None:
     ]
 
 
-def test_what_else_a_definition_says_is_kept() -> None:
+def test_what_else_a_definition_says_is_kept():
     [tool] = read_all([{**FLAT, "strict": True, "defer_loading": None}])
     assert tool.annotations == {"strict": True}
 
 
-def test_what_stands_beside_a_nested_definition_is_kept() -> None:
+def test_what_stands_beside_a_nested_definition_is_kept():
     beside = {"success_examples": ["say hello"], "cache_control": {"type": "ephemeral"}}
     [tool] = read_all([{**NESTED, **beside, "strict": None}])
     assert tool.success_examples == ("say hello",)
@@ -81,7 +81,7 @@ def test_what_stands_beside_a_nested_definition_is_kept() -> None:
 
 
 @pytest.mark.parametrize("nested", [True, False])
-def test_hints_among_the_annotations_of_a_definition_are_read(nested: bool) -> None:
+def test_hints_among_the_annotations_of_a_definition_are_read(nested):
     hints = {"destructiveHint": True, "success_examples": ["wipe it"]}
     definition = {**LEGACY, "annotations": hints, "strict": True}
     content = {"type": "function", "function": definition} if nested else definition
@@ -93,7 +93,7 @@ def test_hints_among_the_annotations_of_a_definition_are_read(nested: bool) -> N
 
 @pytest.mark.parametrize("kind", ["web_search", "bash_20250124", "mcp"])
 @pytest.mark.parametrize("beside", [[], [FLAT]])
-def test_tools_of_the_provider_are_refused_by_name(kind: str, beside: list[Any]) -> None:
+def test_tools_of_the_provider_are_refused_by_name(kind, beside):
     tools, [refusal] = read([{"type": kind, "name": "x"}, *beside])
     assert [tool.name for tool in tools] == ["a"] * len(beside)
     assert refusal.place == "[0]"
@@ -108,7 +108,7 @@ def test_tools_of_the_provider_are_refused_by_name(kind: str, beside: list[Any])
         ({"name": "x", "inputSchema": {}}, "this is an MCP tool, which --format mcp reads"),
     ],
 )
-def test_what_is_no_function_is_refused_alone(tool: Any, reason: str) -> None:
+def test_what_is_no_function_is_refused_alone(tool, reason):
     [good], [refusal] = read([FLAT, tool], format="functions")
     assert good.name == "a"
     assert (refusal.place, refusal.reason) == ("[1]", reason)
@@ -135,7 +135,7 @@ GEMINI = {
         {"model": "m", "tools": [{"function_declarations": [GEMINI]}]},
     ],
 )
-def test_gemini_declares_lists_and_writes_types_in_capitals(content: Any) -> None:
+def test_gemini_declares_lists_and_writes_types_in_capitals(content):
     [tool] = read_all(content)
     assert (tool.id, tool.annotations) == ("get_weather", {})
     assert tool.output_schema == {"type": "string"}
@@ -146,14 +146,14 @@ def test_gemini_declares_lists_and_writes_types_in_capitals(content: Any) -> Non
     }
 
 
-def test_gemini_takes_json_schema_too() -> None:
+def test_gemini_takes_json_schema_too():
     declared = {"name": "a", "parametersJsonSchema": WEATHER, "responseJsonSchema": SCHEMA}
     [tool], _ = read([{"functionDeclarations": [declared, 7]}])
     assert (tool.input_schema, tool.output_schema) == (WEATHER, SCHEMA)
 
 
 @pytest.mark.parametrize("wrapping", ["tools", "toolConfig"])
-def test_bedrock_wraps_the_schema(wrapping: str) -> None:
+def test_bedrock_wraps_the_schema(wrapping):
     spec = {"name": "get_weather", "description": "W.", "inputSchema": {"json": WEATHER}}
     request: dict[str, Any] = {"tools": [{"toolSpec": spec}]}
     content = request if wrapping == "tools" else {"toolConfig": request}
@@ -162,7 +162,7 @@ def test_bedrock_wraps_the_schema(wrapping: str) -> None:
     ]
 
 
-def test_tools_of_a_namespace_are_on_a_server_of_its_name() -> None:
+def test_tools_of_a_namespace_are_on_a_server_of_its_name():
     inner = {**FLAT, "name": "find", "defer_loading": True}
     namespace = {"type": "namespace", "name": "crm", "description": "CRM", "tools": [inner, 7]}
     tools, refusals = read([namespace, FLAT], server=None)
@@ -175,7 +175,7 @@ def test_tools_of_a_namespace_are_on_a_server_of_its_name() -> None:
     assert [tool.id for tool in tools] == ["s/find", "s/a"]
 
 
-def test_what_is_exported_as_namespaces_is_read_back() -> None:
+def test_what_is_exported_as_namespaces_is_read_back():
     specs = [
         ToolSpec(name="find", server="crm", input_schema=WEATHER),
         ToolSpec(name="send", server="mail", description="Send.", input_schema=SCHEMA),
@@ -194,20 +194,20 @@ def test_what_is_exported_as_namespaces_is_read_back() -> None:
         {"parameters_json_schema": SCHEMA, "kind": "function"},
     ],
 )
-def test_a_framework_tool_that_was_dumped(dumped: Any) -> None:
+def test_a_framework_tool_that_was_dumped(dumped):
     [spec] = read_all([{"name": "add", "description": "Add.", **dumped}])
     assert (spec.id, spec.description, spec.input_schema) == ("add", "Add.", SCHEMA)
 
 
 @pytest.mark.parametrize("key", ["parameters", "parameter_definitions"])
-def test_a_map_of_parameters_is_the_properties_of_a_schema(key: str) -> None:
+def test_a_map_of_parameters_is_the_properties_of_a_schema(key):
     parameters = {"room": {"type": "string", "required": True}, "nights": {"type": "integer"}}
     [spec] = read_all([{"name": "book", key: parameters}])
     assert spec.input_schema["properties"].keys() == parameters.keys()
     assert spec.input_schema["required"] == ["room"]
 
 
-def test_a_framework_tool_is_no_toolspec() -> None:
+def test_a_framework_tool_is_no_toolspec():
     tool = {"name": "add", "description": "Add.", "fn_schema": SCHEMA}
     tools, [refusal] = read([tool], format="toolspec")
     assert (tools, refusal.place) == ([], "[0]")
@@ -215,7 +215,7 @@ def test_a_framework_tool_is_no_toolspec() -> None:
 
 
 @pytest.mark.parametrize("key", ["googleSearch", "google_search", "codeExecution", "cachePoint"])
-def test_a_tool_of_gemini_or_bedrock_is_named_by_its_key(key: str) -> None:
+def test_a_tool_of_gemini_or_bedrock_is_named_by_its_key(key):
     [tool], [refusal] = read({"tools": [FLAT, {key: {}}]})
     assert (tool.name, refusal.place) == ("a", "tools[1]")
     assert key in refusal.reason

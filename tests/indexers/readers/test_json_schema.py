@@ -26,7 +26,7 @@ def ref(name: str, **beside: Any) -> dict[str, Any]:
     return {"$ref": f"#/defs/{name}", **beside}
 
 
-def test_references_are_written_out_everywhere() -> None:
+def test_references_are_written_out_everywhere():
     schema = {"properties": {"a": ref("S"), "b": {"items": [ref("S")]}}, "allOf": [ref("S")]}
     assert out(schema, S=STRING) == {
         "properties": {"a": STRING, "b": {"items": [STRING]}},
@@ -34,18 +34,18 @@ def test_references_are_written_out_everywhere() -> None:
     }
 
 
-def test_the_document_is_left_as_it_is() -> None:
+def test_the_document_is_left_as_it_is():
     defs = {"A": {"properties": {"b": ref("B")}}, "B": STRING}
     References({"defs": defs}).write_out(ref("A"))
     assert defs == {"A": {"properties": {"b": ref("B")}}, "B": STRING}
 
 
-def test_what_stands_beside_a_reference_wins() -> None:
+def test_what_stands_beside_a_reference_wins():
     written = out(ref("S", description="mine"), S={**STRING, "description": "its"})
     assert written == {**STRING, "description": "mine"}
 
 
-def test_target_and_siblings_of_a_reference_both_hold() -> None:
+def test_target_and_siblings_of_a_reference_both_hold():
     target = {"properties": {"name": STRING, "opt": STRING}, "required": ["name"]}
     more = {"type": "integer"}
     assert out(ref("T", properties={"more": more}, required=["opt", "name"]), T=target) == {
@@ -67,7 +67,7 @@ def test_target_and_siblings_of_a_reference_both_hold() -> None:
     }
 
 
-def test_a_property_may_be_called_ref_and_data_may_look_like_one() -> None:
+def test_a_property_may_be_called_ref_and_data_may_look_like_one():
     schema = {"properties": {"$ref": STRING, "default": ref("S")}, "default": ref("S")}
     assert out(schema, S=STRING) == {
         "properties": {"$ref": STRING, "default": STRING},
@@ -75,21 +75,21 @@ def test_a_property_may_be_called_ref_and_data_may_look_like_one() -> None:
     }
 
 
-def test_names_in_references_are_unescaped() -> None:
+def test_names_in_references_are_unescaped():
     document = {"a/b": {"c~d e": STRING}, "list": [0, STRING]}
     references = References(document)
     assert references.write_out({"$ref": "#/a~1b/c~0d%20e"}) == STRING
     assert references.write_out({"$ref": "#/list/1"}) == STRING
 
 
-def test_a_schema_that_contains_itself_is_cut() -> None:
+def test_a_schema_that_contains_itself_is_cut():
     tree = {"type": "object", "properties": {"name": STRING, "child": ref("Tree")}}
     cut = {"type": "object", "description": "Tree (recursive)"}
     assert out(ref("Tree"), Tree=tree)["properties"] == {"name": STRING, "child": cut}
     assert out({"items": ref("Tree")}, Tree=tree)["items"]["properties"]["child"] == cut
 
 
-def test_a_recursive_array_keeps_items() -> None:
+def test_a_recursive_array_keeps_items():
     nested = {"type": "array", "items": ref("Nested")}
     assert out(ref("Nested"), Nested=nested)["items"] == {
         "type": "array",
@@ -98,7 +98,7 @@ def test_a_recursive_array_keeps_items() -> None:
     }
 
 
-def test_two_schemas_that_contain_each_other_are_cut() -> None:
+def test_two_schemas_that_contain_each_other_are_cut():
     a, b = {"properties": {"b": ref("B")}}, {"properties": {"a": ref("A")}}
     cut = {"type": "object", "description": "A (recursive)"}
     assert out(ref("A"), A=a, B=b) == {"properties": {"b": {"properties": {"a": cut}}}}
@@ -116,13 +116,13 @@ def test_two_schemas_that_contain_each_other_are_cut() -> None:
         ("#/defs/Round", "leads in a circle"),
     ],
 )
-def test_what_cannot_be_followed(reference: str, reason: str) -> None:
+def test_what_cannot_be_followed(reference, reason):
     defs = {"S": STRING, "L": [STRING], "Round": ref("About"), "About": ref("Round")}
     with pytest.raises(ValueError, match=rf"^\$ref '{reference}' {reason}"):
         out({"items": {"$ref": reference}}, **defs)
 
 
-def test_a_dense_net_of_schemas_is_cut_to_size() -> None:
+def test_a_dense_net_of_schemas_is_cut_to_size():
     names = [f"S{i}" for i in range(50)]
     defs = {n: {"type": "object", "properties": {m: ref(m) for m in names}} for n in names}
     written = out(ref("S0"), **defs)
@@ -130,13 +130,13 @@ def test_a_dense_net_of_schemas_is_cut_to_size() -> None:
     assert written["properties"]["S1"] == {"type": "object", "description": "S1 (shortened)"}
 
 
-def test_a_shortened_schema_still_says_what_a_scalar_is() -> None:
+def test_a_shortened_schema_still_says_what_a_scalar_is():
     names = [f"S{i}" for i in range(50)]
     defs = {n: {"properties": {**{m: ref(m) for m in names}, "id": ref("Id")}} for n in names}
     assert out(ref("S0"), **defs, Id=STRING)["properties"]["id"] == STRING
 
 
-def test_limits_of_one_schema() -> None:
+def test_limits_of_one_schema():
     deep: Any = STRING
     for _ in range(MAX_SCHEMA_DEPTH + 1):
         deep = {"items": deep}
@@ -159,7 +159,7 @@ SCHEMAS = st.recursive(
 
 
 @given(schema=SCHEMAS, defs=st.fixed_dictionaries(dict.fromkeys(NAMES[:4], SCHEMAS)))
-def test_any_net_of_references_ends_without_one_left(schema: Any, defs: Any) -> None:
+def test_any_net_of_references_ends_without_one_left(schema, defs):
     try:
         written = References({"defs": defs}).write_out(schema)
     except ValueError:

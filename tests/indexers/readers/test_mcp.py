@@ -70,7 +70,7 @@ class TestMcpListReader(ReaderConformance):
         [TIME, ALARM],
     ],
 )
-def test_every_form_of_the_answer_is_recognised_and_read(tmp_path: Path, saved: Any) -> None:
+def test_every_form_of_the_answer_is_recognised_and_read(tmp_path, saved):
     source = _file(tmp_path, saved)
 
     assert McpListReader().recognises(source)
@@ -80,7 +80,7 @@ def test_every_form_of_the_answer_is_recognised_and_read(tmp_path: Path, saved: 
     assert set_alarm == ToolSpec(name="set_alarm", server="clock", input_schema={"type": "object"})
 
 
-def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
+def test_everything_that_a_tool_carries_is_kept(tmp_path):
     tool = {
         **TIME,
         "title": "Current time",
@@ -110,7 +110,7 @@ def test_everything_that_a_tool_carries_is_kept(tmp_path: Path) -> None:
     assert spec.safety_tags == ("open_world", "read_only")
 
 
-def test_the_server_is_the_stem_unless_given(tmp_path: Path) -> None:
+def test_the_server_is_the_stem_unless_given(tmp_path):
     source = _file(tmp_path, [TIME], "my-clock.json")
 
     assert [tool.id for tool in _tools(source)] == ["my-clock/get_time"]
@@ -119,9 +119,7 @@ def test_the_server_is_the_stem_unless_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_page_that_names_a_next_one_is_reported_as_incomplete(
-    tmp_path: Path, wrapped: bool
-) -> None:
+def test_a_page_that_names_a_next_one_is_reported_as_incomplete(tmp_path, wrapped):
     page: dict[str, Any] = {"tools": [TIME], "nextCursor": "page-2"}
     source = _file(tmp_path, {"jsonrpc": "2.0", "result": page} if wrapped else page)
 
@@ -131,7 +129,7 @@ def test_a_page_that_names_a_next_one_is_reported_as_incomplete(
     assert refusal.reason.startswith("the list is incomplete: the server has more pages")
 
 
-def test_a_wrong_tool_costs_no_right_one(tmp_path: Path) -> None:
+def test_a_wrong_tool_costs_no_right_one(tmp_path):
     tools: list[Any] = [
         TIME,
         {"description": "No name.", "inputSchema": {}},
@@ -155,7 +153,7 @@ def test_a_wrong_tool_costs_no_right_one(tmp_path: Path) -> None:
     ]
 
 
-def test_a_saved_error_says_what_the_server_said(tmp_path: Path) -> None:
+def test_a_saved_error_says_what_the_server_said(tmp_path):
     error = {"code": -32601, "message": "Method not found"}
     source = _file(tmp_path, {"jsonrpc": "2.0", "id": 1, "error": error})
 
@@ -165,7 +163,7 @@ def test_a_saved_error_says_what_the_server_said(tmp_path: Path) -> None:
     assert caught.value.place == "error"
 
 
-def test_another_answer_than_that_to_tools_list_is_refused(tmp_path: Path) -> None:
+def test_another_answer_than_that_to_tools_list_is_refused(tmp_path):
     source = _file(tmp_path, {"jsonrpc": "2.0", "result": {"prompts": []}})
 
     assert not McpListReader().recognises(source)
@@ -202,7 +200,7 @@ def _sdk_tool(
         )
     )
 )
-def test_whatever_the_sdk_writes_is_read_as_it_was(tools: list[Tool]) -> None:
+def test_whatever_the_sdk_writes_is_read_as_it_was(tools):
     written = ListToolsResult(tools=tools).model_dump(mode="json", by_alias=True, exclude_none=True)
 
     specs = list(tool_specs("saved", "tools", written["tools"], "s"))
@@ -253,7 +251,7 @@ class TestMcpLiveReader(ReaderConformance):
 
 
 @pytest.mark.slow
-def test_everything_that_a_server_says_of_a_tool_is_read(clock_url: str) -> None:
+def test_everything_that_a_server_says_of_a_tool_is_read(clock_url):
     tools = _tools_live(typed("clock.py"))
 
     get_time, set_alarm = tools
@@ -270,7 +268,7 @@ def test_everything_that_a_server_says_of_a_tool_is_read(clock_url: str) -> None
 
 
 @pytest.mark.slow
-def test_a_thousand_tools_come_over_their_pages_in_order() -> None:
+def test_a_thousand_tools_come_over_their_pages_in_order():
     tools = _tools_live(typed("pages.py", "--tools", "1000", "--size", "50"))
 
     assert [tool.name for tool in tools] == [f"tool_{number}" for number in range(1000)]
@@ -286,17 +284,17 @@ def test_a_thousand_tools_come_over_their_pages_in_order() -> None:
     ],
     ids=["modern", "modern without a name", "touchy", "chatty"],
 )
-def test_servers_of_every_age_and_manner_are_understood(server: tuple[str], name: str) -> None:
+def test_servers_of_every_age_and_manner_are_understood(server, name):
     assert [tool.id for tool in _tools_live(typed("broken.py", *server))] == [f"{name}/good"]
 
 
 @pytest.mark.slow
-def test_an_empty_cursor_is_the_end() -> None:
+def test_an_empty_cursor_is_the_end():
     assert len(_tools_live(typed("pages.py", "--empty-cursor"))) == 6
 
 
 @pytest.mark.slow
-def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
+def test_the_reader_yields_what_it_has_and_refuses_the_rest():
     source = Source(typed("pages.py", "--endless", "same"))
 
     tools, [refusal] = split(McpLiveReader().read(source, None))
@@ -315,12 +313,12 @@ def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
         ("https://example.org/openapi.json?v=1", "pipe a file in: curl URL"),
     ],
 )
-def test_a_name_that_starts_nothing(name: str, reason: str) -> None:
+def test_a_name_that_starts_nothing(name, reason):
     with pytest.raises(SourceError, match=reason):
         list(McpLiveReader().read(Source(name), None))
 
 
-def test_which_names_are_live_servers() -> None:
+def test_which_names_are_live_servers():
     reader = McpLiveReader()
 
     for name in ("http://a/mcp", "https://a", "HTTPS://A", "stdio:python server.py"):
@@ -330,21 +328,21 @@ def test_which_names_are_live_servers() -> None:
     assert not reader.recognises(Source("stdio:odd", Path("stdio:odd")))
 
 
-def test_a_started_command_gets_the_environment_it_is_given() -> None:
+def test_a_started_command_gets_the_environment_it_is_given():
     name = "stdio:sh -c 'echo I see $VISIBLE >&2; exit 1'"
 
     with pytest.raises(SourceError, match="stderr ended with 'I see everything'"):
         list(McpLiveReader(env={**os.environ, "VISIBLE": "everything"}).read(Source(name), None))
 
 
-def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_sdk_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp", None)
 
     with pytest.raises(MissingExtraError, match="reading live MCP servers needs the extra 'mcp'"):
         list(McpLiveReader().read(Source("https://example.org/mcp"), None))
 
 
-def test_it_can_be_read_inside_a_running_loop_and_from_a_thread_beside_one() -> None:
+def test_it_can_be_read_inside_a_running_loop_and_from_a_thread_beside_one():
     name = typed("broken.py", "chatty")
 
     async def read() -> list[str]:
@@ -357,7 +355,7 @@ def test_it_can_be_read_inside_a_running_loop_and_from_a_thread_beside_one() -> 
 
 
 @pytest.mark.slow
-def test_the_screen_stays_clean() -> None:
+def test_the_screen_stays_clean():
     names = [typed("broken.py", kind) for kind in ("dies", "garbage", "chatty", "no_list")]
     code = (
         "import sys\n"
@@ -377,7 +375,7 @@ def test_the_screen_stays_clean() -> None:
     assert (finished.stdout, finished.stderr) == ("", "")
 
 
-def test_a_server_that_will_not_die_is_killed_with_its_children(tmp_path: Path) -> None:
+def test_a_server_that_will_not_die_is_killed_with_its_children(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
 
@@ -397,7 +395,7 @@ def test_a_server_that_will_not_die_is_killed_with_its_children(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_nothing_is_left_behind_when_the_user_interrupts(tmp_path: Path) -> None:
+def test_nothing_is_left_behind_when_the_user_interrupts(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     code = (
@@ -437,7 +435,7 @@ class TestMcpServersReader(ReaderConformance):
         return _file_servers(folder, {"off": {**entry("broken.py", "pair"), "disabled": True}})
 
 
-def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) -> None:
+def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path):
     with over_http("web") as address:
         source = _file_servers(
             tmp_path,
@@ -486,14 +484,14 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("key", ["tools", "includeTools", "excludeTools", "disabled_tools"])
-def test_tools_that_an_entry_switches_off_are_not_read(tmp_path: Path, key: str) -> None:
+def test_tools_that_an_entry_switches_off_are_not_read(tmp_path, key):
     names = ["get_*"] if key in {"tools", "includeTools"} else ["set_alarm"]
     clock = entry(str(PLAIN), write(tmp_path, "clock.json", [TIME, ALARM]))
 
     assert _told_of(tmp_path, {"clock": {**clock, key: names}}) == ["clock/get_time"]
 
 
-def test_a_wrong_tool_that_is_switched_off_is_not_reported(tmp_path: Path) -> None:
+def test_a_wrong_tool_that_is_switched_off_is_not_reported(tmp_path):
     off = {**entry("broken.py", "one_bad"), "includeTools": ["better"]}
 
     assert _told_of(tmp_path, {"it": off}) == [
@@ -502,7 +500,7 @@ def test_a_wrong_tool_that_is_switched_off_is_not_reported(tmp_path: Path) -> No
     ]
 
 
-def test_warnings_and_patterns_that_fit_no_tool_are_reported(tmp_path: Path) -> None:
+def test_warnings_and_patterns_that_fit_no_tool_are_reported(tmp_path):
     keys = {"includeTools": ["get_time"], "excludeTools": ["get-time"], "secretTools": ["x"]}
 
     assert _told_of(tmp_path, {"clock": {**entry("clock.py"), **keys}}) == [
@@ -512,7 +510,7 @@ def test_warnings_and_patterns_that_fit_no_tool_are_reported(tmp_path: Path) -> 
     ]
 
 
-def test_a_server_that_still_speaks_server_sent_events(tmp_path: Path) -> None:
+def test_a_server_that_still_speaks_server_sent_events(tmp_path):
     with over_http("clock-sse") as address:
         typed = {"type": "sse", "url": f"{address}/sse"}
         servers = {"typed": typed, "falls back": {"url": f"{address}/sse"}}
@@ -524,18 +522,14 @@ def test_a_server_that_still_speaks_server_sent_events(tmp_path: Path) -> None:
     ]
 
 
-def test_the_environment_of_the_process_fills_placeholders_by_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_of_the_process_fills_placeholders_by_default(tmp_path, monkeypatch):
     monkeypatch.setenv("TEST_PYTHON", sys.executable)
     server = {**entry("broken.py", "chatty"), "command": "${TEST_PYTHON}"}
 
     assert _told_of(tmp_path, {"it": server}) == ["it/good"]
 
 
-def test_a_server_gets_its_own_variables_and_none_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_gets_its_own_variables_and_none_of_ours(tmp_path, monkeypatch):
     monkeypatch.setenv("OUR_SECRET", "s3cret")
     server = {
         "command": "sh",
@@ -549,7 +543,7 @@ def test_a_server_gets_its_own_variables_and_none_of_ours(
     ]
 
 
-def test_servers_are_asked_at_the_same_time(tmp_path: Path) -> None:
+def test_servers_are_asked_at_the_same_time(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as meeting:
         port = str(meeting.getsockname()[1])
         servers = {name: entry("broken.py", "meets", port) for name in "abc"}
@@ -562,7 +556,7 @@ def test_servers_are_asked_at_the_same_time(tmp_path: Path) -> None:
     assert items == ["a/good", "b/good", "c/good"]
 
 
-def test_no_more_servers_than_allowed_run_at_the_same_time(tmp_path: Path) -> None:
+def test_no_more_servers_than_allowed_run_at_the_same_time(tmp_path):
     log = tmp_path / "log"
     servers = {name: entry("broken.py", "logs", str(log)) for name in "abc"}
 
@@ -571,13 +565,13 @@ def test_no_more_servers_than_allowed_run_at_the_same_time(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("document", [{"mcpServers": {}}, {"servers": []}, {"tools": []}, [1]])
-def test_a_file_without_servers_is_refused_as_a_whole(tmp_path: Path, document: Any) -> None:
+def test_a_file_without_servers_is_refused_as_a_whole(tmp_path, document):
     with pytest.raises(SourceError, match="names no MCP servers; put them under 'mcpServers'"):
         list(McpServersReader().read(_file(tmp_path, document, "mcp.json"), None))
 
 
 @pytest.mark.slow
-def test_only_files_that_name_servers_are_recognised(tmp_path: Path) -> None:
+def test_only_files_that_name_servers_are_recognised(tmp_path):
     reader = McpServersReader()
     lines = '{"mcpServers": {}}\n{"mcpServers": {}}\n'
 

@@ -18,7 +18,6 @@ from toolcrib.indexers.readers.mcp_config import (
     HttpTarget,
     ServerEntry,
     StdioTarget,
-    Target,
     ToolFilter,
     server_entries,
     servers_of,
@@ -67,7 +66,7 @@ JSON = st.recursive(
         ({"type": "sse", "url": "https://a/sse"}, HttpTarget("https://a/sse", sse=True)),
     ],
 )
-def test_every_way_to_write_a_server(raw: dict[str, Any], target: Target) -> None:
+def test_every_way_to_write_a_server(raw, target):
     assert list(server_entries({"it": raw}, {"BIN": "/bin"})) == [ServerEntry("it", target)]
 
 
@@ -102,7 +101,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("raw", "problem"), WRONG)
-def test_a_wrong_server_is_refused_by_name_and_the_next_is_read(raw: Any, problem: str) -> None:
+def test_a_wrong_server_is_refused_by_name_and_the_next_is_read(raw, problem):
     [wrong, right] = server_entries({"wrong": raw, "right": {"command": "npx"}}, {})
 
     assert (wrong.name, wrong.target) == ("wrong", None)
@@ -124,7 +123,7 @@ def allowed(*names: str, **keys: Any) -> list[str]:
         *("enabled_tools", "available_tools", "tools"),
     ],
 )
-def test_only_what_a_host_includes_is_on(key: str) -> None:
+def test_only_what_a_host_includes_is_on(key):
     assert allowed("read", "write", **{key: ["read"]}) == ["read"]
     assert allowed("read", "write", **{key: ["*"]}) == ["read", "write"]
     assert allowed("read", "write", **{key: None}) == ["read", "write"]
@@ -134,13 +133,13 @@ def test_only_what_a_host_includes_is_on(key: str) -> None:
 @pytest.mark.parametrize(
     "key", ["excludeTools", "exclude_tools", "disabledTools", "disabled_tools", "deniedTools"]
 )
-def test_what_a_host_excludes_is_off_though_it_is_included(key: str) -> None:
+def test_what_a_host_excludes_is_off_though_it_is_included(key):
     assert allowed("read", "write", **{key: ["write"]}) == ["read"]
     assert allowed("read", "write", tools=["*"], **{key: ["w*"]}) == ["read"]
     assert allowed("read", "write", **{key: []}) == ["read", "write"]
 
 
-def test_names_are_globs_and_may_have_arguments() -> None:
+def test_names_are_globs_and_may_have_arguments():
     names = ("get_user", "get_users", "a[1]", "drop")
 
     assert allowed(*names, includeTools=["get_*", "a[[]1]"]) == ["get_user", "get_users", "a[1]"]
@@ -149,14 +148,14 @@ def test_names_are_globs_and_may_have_arguments() -> None:
     assert allowed(*names, excludeTools=["drop(table)", "get_user?"]) == ["get_user", "a[1]"]
 
 
-def test_of_several_lists_each_must_include_a_tool() -> None:
+def test_of_several_lists_each_must_include_a_tool():
     keys = {"tools": ["*"], "includeTools": ["read", "write"], "excludeTools": ["write"]}
 
     assert allowed("read", "write", "drop", **keys) == ["read"]
     assert allowed("write", excludeTools=["read"], disabledTools=["write"]) == []
 
 
-def test_a_key_that_may_be_meant_as_a_filter_is_a_warning() -> None:
+def test_a_key_that_may_be_meant_as_a_filter_is_a_warning():
     [entry] = server_entries({"it": {"command": "npx", "hideTools": ["a"], "tools": ["a"]}}, {})
 
     assert entry.target == StdioTarget("npx")
@@ -164,7 +163,7 @@ def test_a_key_that_may_be_meant_as_a_filter_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(("key", "meant"), [("arg", "args"), ("disable", "disabled")])
-def test_a_key_that_is_nearly_one_of_ours_is_told(key: str, meant: str) -> None:
+def test_a_key_that_is_nearly_one_of_ours_is_told(key, meant):
     others = {"transportType": "x", "autoApprove": "x"}
     [entry] = server_entries({"it": {"command": "npx", **others, key: "x"}}, {})
 
@@ -173,21 +172,21 @@ def test_a_key_that_is_nearly_one_of_ours_is_told(key: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["mcpServers", "servers"])
-def test_a_file_that_names_a_server_twice_is_refused(tmp_path: Path, key: str) -> None:
+def test_a_file_that_names_a_server_twice_is_refused(tmp_path, key):
     entry = '"post": {"command": "%s"}, // mine\n'
 
     with pytest.raises(SourceError, match="post: two servers"):
         servers_in(tmp_path, f'{{"{key}": {{{entry % "a"}{entry % "b"}}}}}')
 
 
-def test_patterns_that_fit_no_tool_are_found() -> None:
+def test_patterns_that_fit_no_tool_are_found():
     tools = ToolFilter((("get_*", "raed"),), ("drop", "write"))
 
     assert tools.idle_patterns(["get_user", "write"]) == ["raed", "drop"]
 
 
 @given(st.dictionaries(st.sampled_from(["tools", "excludeTools"]), JSON, min_size=1))
-def test_a_filter_is_read_or_refused_and_never_passed_over(keys: dict[str, Any]) -> None:
+def test_a_filter_is_read_or_refused_and_never_passed_over(keys):
     [entry] = server_entries({"it": {"command": "npx", **keys}}, {})
     given_keys = [key for key, value in keys.items() if value is not None]
 
@@ -200,18 +199,18 @@ def test_a_filter_is_read_or_refused_and_never_passed_over(keys: dict[str, Any])
 
 
 @pytest.mark.parametrize("off", [{"disabled": True}, {"enabled": False}, {"disabled": "true"}])
-def test_servers_that_are_switched_off_are_left_out(off: dict[str, Any]) -> None:
+def test_servers_that_are_switched_off_are_left_out(off):
     servers = {"off": {"args": 7, **off}, "on": {"command": "npx"}}
 
     assert [entry.name for entry in server_entries(servers, {})] == ["on"]
 
 
-def test_secrets_are_not_in_the_repr() -> None:
+def test_secrets_are_not_in_the_repr():
     assert "s3cret" not in repr(StdioTarget("npx", env={"TOKEN": "s3cret"}))
     assert "s3cret" not in repr(HttpTarget("https://a", {"A": "s3cret"}))
 
 
-def test_vs_code_writes_comments_and_trailing_commas(tmp_path: Path) -> None:
+def test_vs_code_writes_comments_and_trailing_commas(tmp_path):
     text = """
     // Servers of this workspace
     {
@@ -227,7 +226,7 @@ def test_vs_code_writes_comments_and_trailing_commas(tmp_path: Path) -> None:
 
 
 @given(JSON)
-def test_taking_comments_out_leaves_json_as_it_is(value: Any) -> None:
+def test_taking_comments_out_leaves_json_as_it_is(value):
     assert json.loads(without_comments(json.dumps(value))) == value
     assert json.loads(without_comments(json.dumps(value, indent=1, ensure_ascii=False))) == value
 
@@ -247,14 +246,14 @@ def test_taking_comments_out_leaves_json_as_it_is(value: Any) -> None:
         ("mcpServers", False),
     ],
 )
-def test_what_counts_as_a_list_of_servers(tmp_path: Path, document: Any, found: bool) -> None:
+def test_what_counts_as_a_list_of_servers(tmp_path, document, found):
     assert (servers_in(tmp_path, json.dumps(document)) is not None) is found
 
 
 CONTINUE = [{"name": "a", "command": "x"}, {"name": "a", "url": "https://b"}, {"command": "y"}]
 
 
-def test_continue_writes_servers_as_a_list(tmp_path: Path) -> None:
+def test_continue_writes_servers_as_a_list(tmp_path):
     document = {"name": "mine", "version": "1", "schema": "v1", "mcpServers": CONTINUE}
 
     named = dict(zip(["a", "a-2", "server"], CONTINUE, strict=True))
@@ -272,16 +271,14 @@ def test_continue_writes_servers_as_a_list(tmp_path: Path) -> None:
         ({"mcp": {"allowed": None}, "excludeMCPServers": None}, ["a", "b", "c"]),
     ],
 )
-def test_gemini_lists_the_servers_that_are_on(
-    tmp_path: Path, lists: dict[str, Any], on: list[str]
-) -> None:
+def test_gemini_lists_the_servers_that_are_on(tmp_path, lists, on):
     servers = {name: {"command": name} for name in "abc"}
     found = servers_in(tmp_path, {"mcpServers": servers, **lists})
 
     assert [entry.name for entry in server_entries(found or {}, {})] == on
 
 
-def test_a_list_of_servers_that_is_none_is_never_passed_over(tmp_path: Path) -> None:
+def test_a_list_of_servers_that_is_none_is_never_passed_over(tmp_path):
     document = {"mcpServers": {"a": {"command": "x"}}, "mcp": {"excluded": {"a": True}}}
 
     with pytest.raises(SourceError, match="must be a list of servers, not an object") as caught:
@@ -341,9 +338,7 @@ DOCKER = ("run", "-i", "--rm", "--init", "-e", "KEY", "weather:1.2")
         ),
     ],
 )
-def test_an_entry_of_the_registry_is_a_server(
-    tmp_path: Path, published: dict[str, Any], target: Target
-) -> None:
+def test_an_entry_of_the_registry_is_a_server(tmp_path, published, target):
     document = {"name": "io.example/weather", "description": "W", "version": "1.2", **published}
     found = servers_in(tmp_path, document) or {}
     [entry] = server_entries(found, {"KEY": "k", "HOST": "example.org"})
@@ -351,14 +346,14 @@ def test_an_entry_of_the_registry_is_a_server(
     assert entry == ServerEntry("io.example/weather", target)
 
 
-def test_an_entry_of_the_registry_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+def test_an_entry_of_the_registry_that_cannot_be_started_says_so(tmp_path):
     document = {"name": "io.example/weather", "packages": [package("mcpb")]}
     [entry] = server_entries(servers_in(tmp_path, document) or {}, {})
 
     assert (entry.target, entry.problem) == (None, "has neither 'command' nor 'url'; add one")
 
 
-def test_a_file_that_is_broken_beyond_comments_says_where(tmp_path: Path) -> None:
+def test_a_file_that_is_broken_beyond_comments_says_where(tmp_path):
     with pytest.raises(SourceError, match=r"not valid JSON: .* at line 1 column 21"):
         servers_in(tmp_path, '{"mcpServers": {"a" 1}}')
 
@@ -390,7 +385,7 @@ PLAIN = st.text().filter(lambda text: "${" not in text)
         ("${workspaceFolder}/server", "/project/server"),
     ],
 )
-def test_what_becomes_of_each_form(text: str, expanded: str) -> None:
+def test_what_becomes_of_each_form(text, expanded):
     env = {"HOST": "example.org", "EMPTY": "", "TRICKY": "${HOST}", "workspaceFolder": "/project"}
     expander = Expander(env)
 
@@ -410,7 +405,7 @@ def test_what_becomes_of_each_form(text: str, expanded: str) -> None:
         ("${A:-${B}}", "has one placeholder inside another; write the inner one out"),
     ],
 )
-def test_what_cannot_be_filled_in_is_named(text: str, problem: str) -> None:
+def test_what_cannot_be_filled_in_is_named(text, problem):
     expander = Expander({})
 
     expander.text("headers.Authorization", text)
@@ -420,9 +415,7 @@ def test_what_cannot_be_filled_in_is_named(text: str, problem: str) -> None:
 
 
 @given(st.dictionaries(NAMES, st.text(), min_size=1), st.data())
-def test_values_take_the_place_of_their_names_and_are_not_expanded_again(
-    env: dict[str, str], data: st.DataObject
-) -> None:
+def test_values_take_the_place_of_their_names_and_are_not_expanded_again(env, data):
     forms, names = (
         st.sampled_from(["${%s}", "${env:%s}", "${%s:-other}"]),
         st.sampled_from(sorted(env)),

@@ -49,7 +49,7 @@ def web_url() -> Generator[str]:
     ],
     ids=lambda value: value.args[-1] if isinstance(value, StdioTarget) and value.args else "",
 )
-def test_what_can_go_wrong_with_a_process(server: Target, reason: str) -> None:
+def test_what_can_go_wrong_with_a_process(server, reason):
     listing = _list(server)
 
     assert listing.failure.startswith(reason)
@@ -57,7 +57,7 @@ def test_what_can_go_wrong_with_a_process(server: Target, reason: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["no-such-command", "no-such-command -y pkg"])
-def test_arguments_in_a_command_are_told_their_place(command: str) -> None:
+def test_arguments_in_a_command_are_told_their_place(command):
     failure = _list(StdioTarget(command)).failure
 
     assert failure.startswith(f"there is no command '{command}': install it")
@@ -84,9 +84,7 @@ MCP, SSE = (f"check the path, which often ends in /{end}" for end in ("mcp", "ss
         ("/moved", False, "answered initialize with the error 'Redirect to http://example.invalid"),
     ],
 )
-def test_what_can_go_wrong_with_a_web_server(
-    web_url: str, path: str, sse: bool | None, reason: str
-) -> None:
+def test_what_can_go_wrong_with_a_web_server(web_url, path, sse, reason):
     listing = _list(HttpTarget(f"{web_url}{path}", sse=sse))
 
     assert (listing.server, listing.tools) == ("", [])
@@ -97,9 +95,7 @@ def test_what_can_go_wrong_with_a_web_server(
 @pytest.mark.parametrize(
     ("path", "reason"), [("/huge", "more than 50,000 bytes"), ("/packed", "is compressed")]
 )
-def test_an_answer_that_is_too_large_is_not_read(
-    web_url: str, monkeypatch: pytest.MonkeyPatch, path: str, reason: str
-) -> None:
+def test_an_answer_that_is_too_large_is_not_read(web_url, monkeypatch, path, reason):
     monkeypatch.setattr(mcp_session, "MAX_ANSWER_BYTES", 50_000)
     listing = _list(HttpTarget(f"{web_url}{path}"))
 
@@ -108,20 +104,20 @@ def test_an_answer_that_is_too_large_is_not_read(
     assert reason in listing.failure
 
 
-def test_an_error_of_the_server_itself_is_quoted(web_url: str) -> None:
+def test_an_error_of_the_server_itself_is_quoted(web_url):
     locked = HttpTarget(f"{web_url}/locked", {"Authorization": "Bearer s3cret"})
 
     assert "the error 'your plan has no tools' (code -32000)" in _list(locked).failure
 
 
 @pytest.mark.parametrize("sse", [False, True])
-def test_a_port_that_nothing_listens_on(sse: bool) -> None:
+def test_a_port_that_nothing_listens_on(sse):
     listing = _list(HttpTarget(f"http://127.0.0.1:{closed_port()}/mcp", sse=sse))
 
     assert listing.failure.startswith("cannot be reached: All connection attempts failed")
 
 
-def test_a_url_that_is_none() -> None:
+def test_a_url_that_is_none():
     assert _list(HttpTarget("http://[::1/mcp")).failure == "cannot be reached: Invalid port: ':1'"
 
 
@@ -135,7 +131,7 @@ def test_a_url_that_is_none() -> None:
     ],
     ids=["dies", "same cursor", "fresh cursors"],
 )
-def test_what_came_before_a_failure_is_kept(words: tuple[str, ...], kept: int, reason: str) -> None:
+def test_what_came_before_a_failure_is_kept(words, kept, reason):
     # The pages come from the SDK's server, which takes its time to be imported.
     server = target("pages.py", *words)
     listing = run_to_end(lambda: list_tools(server, McpLimits(max_pages=20)))
@@ -146,7 +142,7 @@ def test_what_came_before_a_failure_is_kept(words: tuple[str, ...], kept: int, r
 
 
 @pytest.mark.slow
-def test_what_came_before_a_failure_over_http_is_kept() -> None:
+def test_what_came_before_a_failure_over_http_is_kept():
     with over_http("pages", "--dies-at", "2") as address:
         listing = _list(HttpTarget(f"{address}/mcp"))
 

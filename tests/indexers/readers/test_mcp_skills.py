@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_skills_of_a_server_are_those_of_its_folder(folder: Path) -> None:
+def test_skills_of_a_server_are_those_of_its_folder(folder):
     skills, refusals = split(
         McpSkillsReader().read(Source.by_name(typed("skills.py", str(folder))), None)
     )
@@ -48,19 +48,19 @@ def test_skills_of_a_server_are_those_of_its_folder(folder: Path) -> None:
     assert skills[1].skill.files == {"letters/letter.md": "Dear customer\n", "logo.png": None}
 
 
-def test_a_file_that_is_not_what_its_digest_says_costs_its_skill(folder: Path) -> None:
+def test_a_file_that_is_not_what_its_digest_says_costs_its_skill(folder):
     source = Source.by_name(typed("skills.py", str(folder), "--forged"))
     skills, refusals = split(McpSkillsReader().read(source, None))
     assert [skill.name for skill in skills] == ["pdf-forms"]
     assert "letter.md does not have the digest" in refusals[0].reason
 
 
-def test_a_server_without_the_extension_is_refused(folder: Path) -> None:
+def test_a_server_without_the_extension_is_refused(folder):
     (folder / "tools.json").write_text("[]")
     server = typed(str(SERVERS / "plain.py"), str(folder / "tools.json"), "--modern")
     with pytest.raises(SourceError, match="does not announce the extension for skills"):
         split(McpSkillsReader().read(Source.by_name(server), None))
 
 
-def test_a_server_is_asked_for_its_tools_unless_the_format_is_named() -> None:
+def test_a_server_is_asked_for_its_tools_unless_the_format_is_named():
     assert not McpSkillsReader().recognises(Source.by_name("stdio:server"))

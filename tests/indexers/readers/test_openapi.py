@@ -53,7 +53,7 @@ class TestOpenApiReader(ReaderConformance):
         return Source.by_name(str(path))
 
 
-def test_one_tool_an_operation() -> None:
+def test_one_tool_an_operation():
     operation = {
         **OK,
         "operationId": "createOrder",
@@ -78,7 +78,7 @@ def test_one_tool_an_operation() -> None:
         ("patch", "/straße", "patch_straße"),
     ],
 )
-def test_names_without_an_operation_id(method: str, path: str, name: str) -> None:
+def test_names_without_an_operation_id(method, path, name):
     [tool] = read_all({path: {method: OK}})
     assert tool.name == name
 
@@ -94,13 +94,13 @@ def test_names_without_an_operation_id(method: str, path: str, name: str) -> Non
         (None, None, ""),
     ],
 )
-def test_descriptions(summary: Any, description: Any, expected: str) -> None:
+def test_descriptions(summary, description, expected):
     operation = {**OK, "summary": summary, "description": description}
     [tool] = read_all({"/x": {"get": operation}})
     assert tool.description == expected
 
 
-def test_annotations_say_what_a_method_promises() -> None:
+def test_annotations_say_what_a_method_promises():
     item: dict[str, Any] = dict.fromkeys(("get", "head", "delete", "put"), OK)
     item["patch"] = {**OK, "deprecated": True}
     tools, _ = read({"/x": item})
@@ -114,7 +114,7 @@ def test_annotations_say_what_a_method_promises() -> None:
     }
 
 
-def test_extensions_that_say_what_our_fields_do_become_them() -> None:
+def test_extensions_that_say_what_our_fields_do_become_them():
     said = {"x-sensitivity": "pii", "x-safety-tags": "money", "x-cost-estimate": 2, "x-tags": ["t"]}
     odd = {"x-sensitivity": "very", "x-internal": True, "x-destructiveHint": True}
     item = {"get": {**OK, **said, "tags": ["orders"]}, "post": {**OK, **odd}}
@@ -138,13 +138,13 @@ def test_extensions_that_say_what_our_fields_do_become_them() -> None:
         ({}, {}),
     ],
 )
-def test_the_first_success_is_the_output(responses: Any, expected: Any) -> None:
+def test_the_first_success_is_the_output(responses, expected):
     shared = {"responses": {"R": {"content": {"application/json": {"schema": INTEGER}}}}}
     [tool] = read_all({"/x": {"get": {"responses": responses}}}, components=shared)
     assert tool.output_schema == expected
 
 
-def test_yaml_status_codes_and_versions_are_numbers_to_yaml(tmp_path: Path) -> None:
+def test_yaml_status_codes_and_versions_are_numbers_to_yaml(tmp_path):
     path = tmp_path / "shop.yaml"
     path.write_text(
         "openapi: 3.1\npaths:\n  /x:\n    get:\n      responses:\n"
@@ -154,7 +154,7 @@ def test_yaml_status_codes_and_versions_are_numbers_to_yaml(tmp_path: Path) -> N
     assert tool.output_schema == STRING
 
 
-def test_extensions_and_webhooks_are_no_tools() -> None:
+def test_extensions_and_webhooks_are_no_tools():
     paths = {"/x": {"get": OK, "x-internal": True, "summary": "All about x"}, "x-note": "n"}
     [tool] = read_all(paths, webhooks={"paid": {"post": OK}})
     assert tool.name == "get_x"
@@ -175,7 +175,7 @@ def test_extensions_and_webhooks_are_no_tools() -> None:
         ({"$ref": "#/nope"}, "/bad", "$ref '#/nope' leads nowhere: there is no 'nope'"),
     ],
 )
-def test_a_bad_operation_is_refused_alone(item: Any, place: str, reason: str) -> None:
+def test_a_bad_operation_is_refused_alone(item, place, reason):
     [tool], [refusal] = read({"/bad": item, "/good": {"get": OK}})
     assert (tool.name, refusal.source, refusal.place) == ("get_good", "the shop", place)
     assert refusal.reason.startswith(reason)
@@ -191,7 +191,7 @@ def test_a_bad_operation_is_refused_alone(item: Any, place: str, reason: str) ->
         ({"openapi": "3.0.0"}, "", "holds no tools"),
     ],
 )
-def test_a_document_that_cannot_be_read(content: Any, place: str, reason: str) -> None:
+def test_a_document_that_cannot_be_read(content, place, reason):
     assert list(read_data(content, "the shop")) == [Refusal("the shop", place, reason)]
 
 
@@ -205,7 +205,7 @@ def json_body(schema: Any, **rest: Any) -> dict[str, Any]:
     return {"requestBody": {"content": {"application/json": {"schema": schema}}, **rest}}
 
 
-def test_parameters_of_path_and_operation_and_body_are_one_object() -> None:
+def test_parameters_of_path_and_operation_and_body_are_one_object():
     shared = [
         {"name": "id", "in": "path", "required": True, "schema": STRING},
         {"name": "lang", "in": "query", "schema": STRING, "description": "of the path"},
@@ -235,7 +235,7 @@ def test_parameters_of_path_and_operation_and_body_are_one_object() -> None:
     }
 
 
-def test_a_body_that_would_hide_a_parameter_becomes_one_property() -> None:
+def test_a_body_that_would_hide_a_parameter_becomes_one_property():
     body = {"type": "object", "properties": {"id": INTEGER}}
     parameters = [{"name": "id", "in": "query", "schema": STRING}]
     schema = takes({"parameters": parameters, **json_body(body, required=True)})
@@ -250,11 +250,11 @@ def test_a_body_that_would_hide_a_parameter_becomes_one_property() -> None:
     "body",
     [{"type": "array", "items": STRING}, STRING, {"oneOf": [STRING, INTEGER]}, {"type": "object"}],
 )
-def test_a_body_without_properties_becomes_one_property(body: Any) -> None:
+def test_a_body_without_properties_becomes_one_property(body):
     assert takes(json_body(body)) == {"type": "object", "properties": {"body": body}}
 
 
-def test_the_parts_of_an_all_of_are_one_body() -> None:
+def test_the_parts_of_an_all_of_are_one_body():
     parts = [True, {"$ref": "#/components/schemas/Base"}, {"properties": {"b": INTEGER}}]
     base = {"type": "object", "properties": {"a": STRING}, "required": ["a"]}
     body = json_body({"allOf": parts}, required=True)
@@ -266,7 +266,7 @@ def test_the_parts_of_an_all_of_are_one_body() -> None:
     }
 
 
-def test_a_body_takes_the_properties_that_it_has_in_some_cases_alone() -> None:
+def test_a_body_takes_the_properties_that_it_has_in_some_cases_alone():
     first = {"properties": {"k": {"maxLength": 9}, "z": STRING}, "required": ["z"]}
     dependent = {"k": {"properties": {"d": INTEGER}}}
     body = {
@@ -284,30 +284,30 @@ def test_a_body_takes_the_properties_that_it_has_in_some_cases_alone() -> None:
 
 
 @pytest.mark.parametrize("additional", [False, STRING])
-def test_a_body_says_what_other_properties_it_takes(additional: Any) -> None:
+def test_a_body_says_what_other_properties_it_takes(additional):
     own = {"type": "object", "properties": {"a": STRING}, "additionalProperties": additional}
     assert takes(json_body(own)) == own
     assert takes(json_body({"allOf": [own]})) == own
 
 
-def test_a_body_with_patterns_of_names_becomes_one_property() -> None:
+def test_a_body_with_patterns_of_names_becomes_one_property():
     body = {"type": "object", "properties": {"a": STRING}, "patternProperties": {"^x-": INTEGER}}
     assert takes(json_body(body)) == {"type": "object", "properties": {"body": body}}
 
 
-def test_two_parameters_of_one_name_in_two_places() -> None:
+def test_two_parameters_of_one_name_in_two_places():
     parameters = [{"name": "v", "in": place, "schema": STRING} for place in ("query", "header")]
     schema = takes({"parameters": parameters})
     assert schema["properties"] == {"v": STRING, "header_v": STRING}
 
 
-def test_json_is_preferred_among_media_types() -> None:
+def test_json_is_preferred_among_media_types():
     content = {"text/csv": {"schema": STRING}, "application/vnd.x+json": {"schema": INTEGER}}
     schema = takes({"requestBody": {"content": content}})
     assert schema["properties"] == {"body": INTEGER}
 
 
-def test_nullable_and_exclusive_bounds_become_json_schema() -> None:
+def test_nullable_and_exclusive_bounds_become_json_schema():
     properties = {
         "a": {"type": "string", "nullable": True},
         "b": {"type": "string", "nullable": True, "enum": ["x"]},
@@ -327,7 +327,7 @@ def test_nullable_and_exclusive_bounds_become_json_schema() -> None:
     }
 
 
-def test_swagger_2() -> None:
+def test_swagger_2():
     parameters = [
         {"name": "q", "in": "query", "type": "array", "items": STRING, "collectionFormat": "csv"},
         {"name": "photo", "in": "formData", "type": "file", "required": True},
@@ -346,7 +346,7 @@ def test_swagger_2() -> None:
     }
 
 
-def test_a_parameter_without_a_schema_takes_anything() -> None:
+def test_a_parameter_without_a_schema_takes_anything():
     parameters = [
         {"name": "a", "in": "query", "content": {}},
         {"name": "b", "in": "query", "schema": True},
@@ -356,7 +356,7 @@ def test_a_parameter_without_a_schema_takes_anything() -> None:
     assert schema["properties"] == {"a": {}, "b": {}, "c": {}}
 
 
-def test_swagger_2_body() -> None:
+def test_swagger_2_body():
     pet = {"type": "object", "properties": {"name": STRING}, "required": ["name"]}
     pet_reference = {"$ref": "#/definitions/Pet"}
     body = {"name": "pet", "in": "body", "required": True, "schema": pet_reference}
@@ -364,7 +364,7 @@ def test_swagger_2_body() -> None:
     assert schema == pet
 
 
-def test_swagger_2_extension_allows_null() -> None:
+def test_swagger_2_extension_allows_null():
     note = {"type": "string", "x-nullable": True, "enum": ["x"]}
     owner = {"$ref": "#/definitions/Owner", "x-nullable": True}
     pet = {"type": "object", "properties": {"note": note, "owner": owner, "x-nullable": STRING}}
@@ -390,7 +390,7 @@ def valid(schema: Any, *bodies: Any) -> list[bool]:
     return [checker.is_valid(body) for body in bodies]
 
 
-def test_a_body_that_may_be_left_out_requires_nothing() -> None:
+def test_a_body_that_may_be_left_out_requires_nothing():
     parameters = [{"name": "id", "in": "path", "required": True, "schema": STRING}]
     body = {"type": "object", "required": ["reason"], "properties": {"reason": STRING}}
     schema = takes({"parameters": parameters, **json_body(body)})
@@ -408,7 +408,7 @@ EITHER = {"on": STRING, "kind": {"enum": ["once", "often", "always"]}, "every": 
 
 @pytest.mark.parametrize("union", ["oneOf", "anyOf"])
 @pytest.mark.parametrize("inside", [False, True])
-def test_branches_beside_properties_give_their_properties(union: str, inside: bool) -> None:
+def test_branches_beside_properties_give_their_properties(union, inside):
     branches = {union: [ON, EVERY]}
     job: dict[str, Any] = {"type": "object", "properties": {"name": STRING}, "required": ["name"]}
     job |= {"allOf": [branches]} if inside else branches
@@ -417,7 +417,7 @@ def test_branches_beside_properties_give_their_properties(union: str, inside: bo
     assert schema["required"] == ["name"]
 
 
-def test_what_every_branch_requires_is_required() -> None:
+def test_what_every_branch_requires_is_required():
     branches: list[Any] = [
         {"required": ["a", "b"], "properties": {"a": STRING, "b": STRING}},
         {"required": ["a"], "properties": {"a": INTEGER}},
@@ -430,7 +430,7 @@ def test_what_every_branch_requires_is_required() -> None:
     assert "required" not in takes(json_body(job, required=True))
 
 
-def test_parts_that_describe_one_property_hold_together() -> None:
+def test_parts_that_describe_one_property_hold_together():
     first = {
         "properties": {"a": {"type": "string", "maxLength": 9}, "b": {"properties": {"c": {}}}}
     }
@@ -468,9 +468,7 @@ SHORT = {
 @pytest.mark.parametrize(
     ("discriminator", "tags"), [(BY_KIND, ["Circle", "Square"]), (SHORT, ["o", "q"])]
 )
-def test_a_body_of_a_parent_takes_the_properties_of_its_children(
-    discriminator: Any, tags: list[str]
-) -> None:
+def test_a_body_of_a_parent_takes_the_properties_of_its_children(discriminator, tags):
     components = kinds("Circle", "Square", discriminator=discriminator)
     schema = takes(json_body(SHAPE, required=True), components=components)
     assert schema == {
@@ -484,7 +482,7 @@ def test_a_body_of_a_parent_takes_the_properties_of_its_children(
     }
 
 
-def test_a_parent_at_any_depth_is_one_of_its_children() -> None:
+def test_a_parent_at_any_depth_is_one_of_its_children():
     components = kinds("Circle", "Square", discriminator=SHORT)
     described = {"allOf": [SHAPE], "description": "First"}
     body = {"properties": {"all": {"type": "array", "items": SHAPE}, "first": described}}
@@ -495,14 +493,14 @@ def test_a_parent_at_any_depth_is_one_of_its_children() -> None:
     assert not any(valid(schema, {"all": [{"kind": "x"}]}, {"all": [{"circle_size": 1}]}, wrong))
 
 
-def test_a_child_that_is_named_is_that_child_alone() -> None:
+def test_a_child_that_is_named_is_that_child_alone():
     components = kinds("Circle", "Square", discriminator=BY_KIND)
     body = json_body({"$ref": "#/components/schemas/Circle"}, required=True)
     schema = takes(body, components=components)
     assert set(schema["properties"]) == {"kind", "circle_size"}
 
 
-def test_grandchildren_are_children_and_a_child_may_hold_a_parent() -> None:
+def test_grandchildren_are_children_and_a_child_may_hold_a_parent():
     components = kinds("Round", discriminator=BY_KIND)
     disc = {"$ref": "#/components/schemas/Round"}
     holds: dict[str, Any] = {"properties": {"r": INTEGER, "inner": SHAPE}}
@@ -512,7 +510,7 @@ def test_grandchildren_are_children_and_a_child_may_hold_a_parent() -> None:
     assert schema["properties"]["inner"]["description"] == "Shape (recursive)"
 
 
-def test_swagger_2_names_the_property_alone() -> None:
+def test_swagger_2_names_the_property_alone():
     definitions = {
         "Pet": {"properties": {"kind": STRING}, "discriminator": "kind"},
         "Cat": {"allOf": [{"$ref": "#/definitions/Pet"}, {"properties": {"lives": INTEGER}}]},
@@ -523,7 +521,7 @@ def test_swagger_2_names_the_property_alone() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"defaultMapping": "A"}])
-def test_each_branch_requires_the_tag_unless_there_is_a_default(more: Any) -> None:
+def test_each_branch_requires_the_tag_unless_there_is_a_default(more):
     schemas = {
         "A": {"type": "object", "properties": {"kind": {"const": "a", "default": "a"}}},
         "B": {"type": "object", "properties": {"kind": STRING, "size": INTEGER}},
@@ -546,7 +544,7 @@ def test_each_branch_requires_the_tag_unless_there_is_a_default(more: Any) -> No
     assert second["properties"]["kind"] == {"type": "string", "enum": ["b", "c"]}
 
 
-def test_what_the_server_sets_is_asked_of_no_caller_at_any_depth() -> None:
+def test_what_the_server_sets_is_asked_of_no_caller_at_any_depth():
     set_by_server = {"type": "string", "readOnly": True}
     base = {"type": "object", "properties": {"id": set_by_server, "name": STRING}}
     inner = {
@@ -569,7 +567,7 @@ def test_what_the_server_sets_is_asked_of_no_caller_at_any_depth() -> None:
     assert tool.output_schema["properties"] == {}
 
 
-def test_definitions_of_a_body_are_found_and_left_out() -> None:
+def test_definitions_of_a_body_are_found_and_left_out():
     body = {
         "properties": {"p": {"$ref": "#/$defs/P"}, "q": {"$ref": "#/components/schemas/Q"}},
         "$defs": {"P": {"enum": ["x"]}},
@@ -586,9 +584,7 @@ def test_definitions_of_a_body_are_found_and_left_out() -> None:
         ({"$dynamicAnchor": "node", "$id": "tree"}, {"$dynamicRef": "#node"}),
     ],
 )
-def test_a_schema_that_refers_to_itself_is_cut(
-    mark: dict[str, Any], reference: dict[str, Any]
-) -> None:
+def test_a_schema_that_refers_to_itself_is_cut(mark, reference):
     tree = {**mark, "properties": {"children": {"type": "array", "items": reference}}}
     body = {"properties": {"tree": {"$ref": "#/components/schemas/Tree"}}}
     schema = takes(json_body(body), components={"schemas": {"Tree": tree}})
@@ -598,7 +594,7 @@ def test_a_schema_that_refers_to_itself_is_cut(
     }
 
 
-def test_examples_of_a_parameter_are_in_its_schema() -> None:
+def test_examples_of_a_parameter_are_in_its_schema():
     listed = {
         "one": {"value": ["red"]},
         "two": {"$ref": "#/components/examples/Blue"},
@@ -616,13 +612,13 @@ def test_examples_of_a_parameter_are_in_its_schema() -> None:
     }
 
 
-def test_an_operation_without_a_text_has_that_of_its_path() -> None:
+def test_an_operation_without_a_text_has_that_of_its_path():
     item = {"summary": "Things", "get": OK, "post": {**OK, "summary": "Add a thing"}}
     (get, post), _ = read({"/x": item})
     assert (get.description, post.description) == ("Things", "Add a thing")
 
 
-def test_methods_of_openapi_3_2() -> None:
+def test_methods_of_openapi_3_2():
     more = {"COPY": {**OK, "operationId": "copyThing"}, "LINK": []}
     item = {"query": {**OK, **json_body({"properties": {"q": STRING}})}}
     tools, refusals = read({"/x": {**item, "additionalOperations": more}}, "3.2.0")
@@ -634,7 +630,7 @@ def test_methods_of_openapi_3_2() -> None:
     assert [refusal.place for refusal in refusals] == ["LINK /x"]
 
 
-def test_a_name_that_is_taken_gets_another_that_is_reported() -> None:
+def test_a_name_that_is_taken_gets_another_that_is_reported():
     same = {**OK, "operationId": "list"}
     paths = {"/a": {"get": same, "put": same}, "/a-b": {"get": OK}, "/a_b": {"get": OK}}
     tools, refusals = read(paths)
@@ -658,9 +654,9 @@ def test_a_name_that_is_taken_gets_another_that_is_reported() -> None:
         ("openapi.json", "", [{"url": "/v1"}], "openapi"),
     ],
 )
-def test_a_file_whose_name_says_nothing_is_named_by_title_or_host(
-    tmp_path: Path, name: str, title: str, servers: list[Any], wanted: str
-) -> None:
+def test_a_generic_name_of_a_file_gives_way_to_title_or_host(
+    tmp_path, name, title, servers, wanted
+):
     content = document({"/a": {"get": OK}}, servers=servers) | {"info": {"title": title}}
     path = tmp_path / name
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -669,21 +665,21 @@ def test_a_file_whose_name_says_nothing_is_named_by_title_or_host(
 
 
 @pytest.mark.parametrize("path", ["/orders/{id}", "/orders/{id:int}", "/orders/{id+}"])
-def test_parameters_of_a_path_are_required_and_need_no_declaration(path: str) -> None:
+def test_parameters_of_a_path_are_required_and_need_no_declaration(path):
     declared = {**OK, "parameters": [{"name": "id", "in": "path", "schema": INTEGER}]}
     tools = read_all({path: {"get": OK, "put": declared}})
     assert [tool.input_schema["properties"] for tool in tools] == [{"id": STRING}, {"id": INTEGER}]
     assert [tool.input_schema["required"] for tool in tools] == [["id"], ["id"]]
 
 
-def test_a_parameter_of_a_path_that_is_declared_elsewhere_comes_once() -> None:
+def test_a_parameter_of_a_path_that_is_declared_elsewhere_comes_once():
     declared = {**OK, "parameters": [{"name": "id", "in": "query", "schema": INTEGER}]}
     [tool], _ = read({"/orders/{id}": {"get": declared}})
     assert tool.input_schema["properties"] == {"id": INTEGER}
 
 
 @pytest.mark.parametrize("key", ["GET", "fetch", "x-amazon-apigateway-any-method"])
-def test_what_is_no_method_is_reported(key: str) -> None:
+def test_what_is_no_method_is_reported(key):
     item = {key: OK, "post": OK, "summary": "Orders.", "x-owner": "sales"}
     [tool], [refusal] = read({"/orders": item})
     assert tool.name == "post_orders"
@@ -699,9 +695,7 @@ def test_what_is_no_method_is_reported(key: str) -> None:
         ({"type": "object"}, False, ["body"]),
     ],
 )
-def test_an_optional_body_without_properties_is_none(
-    schema: dict[str, Any], required: bool, names: list[str]
-) -> None:
+def test_an_optional_body_without_properties_is_none(schema, required, names):
     body = {
         "required": required,
         "content": {"application/x-www-form-urlencoded": {"schema": schema}},

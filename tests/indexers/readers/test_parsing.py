@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 import yaml
@@ -38,13 +37,13 @@ from toolcrib.indexers.readers.parsing import MAX_DOCUMENT_DEPTH, parse_json, pa
         ("[&x a, *x]", ["a", "a"]),
     ],
 )
-def test_scalars_are_what_yaml_1_2_says(text: str, value: Any) -> None:
+def test_scalars_are_what_yaml_1_2_says(text, value):
     parsed = parse_yaml(text)
     assert parsed == value
     assert type(parsed) is type(value)
 
 
-def test_the_last_level_that_is_allowed() -> None:
+def test_the_last_level_that_is_allowed():
     text = "[" * MAX_DOCUMENT_DEPTH + "]" * MAX_DOCUMENT_DEPTH
     assert parse_json(text) == parse_yaml(text)
 
@@ -57,7 +56,7 @@ def test_the_last_level_that_is_allowed() -> None:
         ("!!map x", "not valid YAML: expected a mapping at line 1 column 1"),
     ],
 )
-def test_more_that_is_not_valid(text: str, reason: str) -> None:
+def test_more_that_is_not_valid(text, reason):
     with pytest.raises(ValueError, match=r"^not valid YAML") as caught:
         parse_yaml(text)
     assert str(caught.value) == reason
@@ -75,7 +74,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_json_reads_as_it_was_written(value: Any) -> None:
+def test_json_reads_as_it_was_written(value):
     assert parse_json(json.dumps(value)) == value
 
 
@@ -89,18 +88,18 @@ _Quoting.add_representer(
 
 
 @given(JSON)
-def test_yaml_reads_as_it_was_written(value: Any) -> None:
+def test_yaml_reads_as_it_was_written(value):
     assert parse_yaml(yaml.dump(value, Dumper=_Quoting, allow_unicode=True)) == value
 
 
 @pytest.mark.parametrize(
     "text", ["a: 1\nb: 2\na: 3\n", "{a: 1, a: 2}", "x:\n  200: a\n  '200': b\n"]
 )
-def test_a_key_that_comes_twice_is_refused(text: str) -> None:
+def test_a_key_that_comes_twice_is_refused(text):
     with pytest.raises(ValueError, match=r"key '(a|200)' of line"):
         parse_yaml(text)
 
 
-def test_an_own_key_replaces_a_merged_key() -> None:
+def test_an_own_key_replaces_a_merged_key():
     text = "base: &base {a: 1, b: 2}\nown: {<<: *base, a: 3}\n"
     assert parse_yaml(text)["own"] == {"a": 3, "b": 2}

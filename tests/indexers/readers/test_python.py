@@ -55,7 +55,7 @@ class TestPythonReader(ReaderConformance):
         return Source.by_name(write(folder, "TOOLS = []"))
 
 
-def test_a_function_with_everything(tmp_path: Path) -> None:
+def test_a_function_with_everything(tmp_path):
     code = '''
         from __future__ import annotations
         from typing import Annotated, Literal
@@ -120,16 +120,14 @@ def test_a_function_with_everything(tmp_path: Path) -> None:
         "Do it.\n\nParameters\n----------\nx : int\n    The number.\n",
     ],
 )
-def test_styles_of_docstring(tmp_path: Path, docstring: str) -> None:
+def test_styles_of_docstring(tmp_path, docstring):
     code = f"def f(x: int): pass\nf.__doc__ = {docstring!r}\n"
     tool = only(write(tmp_path, code, "f"))
     assert tool.description == "Do it."
     assert tool.input_schema["properties"]["x"]["description"] == "The number."
 
 
-def test_a_docstring_that_cannot_be_parsed_is_kept_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_docstring_that_cannot_be_parsed_is_kept_whole(tmp_path, monkeypatch):
     def fail(text: str) -> Any:
         raise docstring_parser.ParseError(text)
 
@@ -137,7 +135,7 @@ def test_a_docstring_that_cannot_be_parsed_is_kept_whole(
     assert only(write(tmp_path, "def f(): 'All: of it.'\n", "f")).description == "All: of it."
 
 
-def test_lists_dicts_methods_and_coroutines(tmp_path: Path) -> None:
+def test_lists_dicts_methods_and_coroutines(tmp_path):
     code = """
         class Lamp:
             def dim(self, percent: int): "Dim."
@@ -153,7 +151,7 @@ def test_lists_dicts_methods_and_coroutines(tmp_path: Path) -> None:
     assert [tool.name for tool in tools] == ["renamed", "dim"]
 
 
-def test_annotations_as_text_are_resolved_for_methods_and_cached_functions(tmp_path: Path) -> None:
+def test_annotations_as_text_are_resolved_for_methods_and_cached_functions(tmp_path):
     code = """
         from __future__ import annotations
         from datetime import date
@@ -172,16 +170,14 @@ def test_annotations_as_text_are_resolved_for_methods_and_cached_functions(tmp_p
         assert tool.input_schema["properties"] == {"on": {"type": "string", "format": "date"}}
 
 
-def test_a_lambda_needs_a_name(tmp_path: Path) -> None:
+def test_a_lambda_needs_a_name(tmp_path):
     code = "TOOLS = [lambda day: day]\nBY_NAME = {'read': TOOLS[0]}\n"
     name = write(tmp_path, code, "TOOLS")
     assert "a lambda has no name; write a function" in reason(name)
     assert only(name.replace("TOOLS", "BY_NAME")).name == "read"
 
 
-def test_a_dotted_module_is_found_from_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dotted_module_is_found_from_the_working_folder(tmp_path, monkeypatch):
     (tmp_path / "toolcrib_pack").mkdir()
     (tmp_path / "toolcrib_pack" / "garden.py").write_text("def water(): 'Water.'\n")
     monkeypatch.chdir(tmp_path)
@@ -190,25 +186,23 @@ def test_a_dotted_module_is_found_from_the_working_folder(
     assert sys.path == before
 
 
-def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+def test_a_file_may_import_its_neighbours(tmp_path):
     (tmp_path / "toolcrib_neighbour.py").write_text("def ring(): 'Ring.'\n")
     assert only(write(tmp_path, "from toolcrib_neighbour import ring\n", "ring")).id == "home/ring"
 
 
-def test_what_a_module_prints_stays_out_of_our_output(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_module_prints_stays_out_of_our_output(tmp_path, capsys):
     only(write(tmp_path, "print('hello')\ndef f(): 'F.'\n", "f"))
     assert capsys.readouterr() == ("", "hello\n")
 
 
-def test_a_default_that_json_cannot_write_is_left_out(tmp_path: Path) -> None:
+def test_a_default_that_json_cannot_write_is_left_out(tmp_path):
     code = "def f(a: float = float('inf'), b=object(), c: float = 1.5): 'F.'\n"
     properties = only(write(tmp_path, code, "f")).input_schema["properties"]
     assert properties == {"a": {"type": "number"}, "b": {}, "c": {"type": "number", "default": 1.5}}
 
 
-def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path: Path) -> None:
+def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path):
     code = """
         import threading
         def good(): "Good."
@@ -243,14 +237,14 @@ def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path: Path) -
         ("def go():\n  1/0\n\ngo()\n", "line 2", "ZeroDivisionError: division by zero"),
     ],
 )
-def test_an_import_that_fails(tmp_path: Path, code: str, place: str, expected: str) -> None:
+def test_an_import_that_fails(tmp_path, code, place, expected):
     _, [refusal] = read(tmp_path, code)
     assert refusal.place == place
     assert refusal.reason.startswith(f"cannot be imported: {expected}")
     assert "Traceback" not in refusal.reason
 
 
-def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+def test_names_that_lead_nowhere(tmp_path):
     name = write(tmp_path, "TOOLS = []", "TOLS")
     assert reason(name) == "there is no attribute 'TOLS'; did you mean 'TOOLS'?"
     assert reason("nowhere.py:TOOLS") == "there is no file nowhere.py"
@@ -259,24 +253,24 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     assert reason(name.partition(":")[0]) == f"name what to read in it, as {name[:-5]}:ATTRIBUTE"
 
 
-def test_an_attribute_that_fails(tmp_path: Path) -> None:
+def test_an_attribute_that_fails(tmp_path):
     code = "def __getattr__(name): raise ImportError('no lazy ' + name)"
     expected = "attribute 'TOOLS' cannot be read: ImportError: no lazy TOOLS"
     assert reason(write(tmp_path, code)) == expected
 
 
-def test_another_format_forced_to_be_python(tmp_path: Path) -> None:
+def test_another_format_forced_to_be_python(tmp_path):
     path = conformance.write(tmp_path, "tools.json", "[]")
     assert reason(path, "python").startswith("must be named as module:attribute or ")
 
 
-def test_nothing_is_imported_to_recognise(tmp_path: Path) -> None:
+def test_nothing_is_imported_to_recognise(tmp_path):
     name = write(tmp_path, "raise AssertionError")
     assert PythonReader().recognises(Source.by_name(name))
 
 
 @pytest.mark.slow
-def test_langchain_tools(tmp_path: Path) -> None:
+def test_langchain_tools(tmp_path):
     pytest.importorskip("langchain_core")
     code = '''
         from typing import Annotated
@@ -325,7 +319,7 @@ def test_langchain_tools(tmp_path: Path) -> None:
     assert search.input_schema["properties"] == {"q": {"type": "string"}}
 
 
-def test_a_langchain_tool_is_told_without_langchain(tmp_path: Path) -> None:
+def test_a_langchain_tool_is_told_without_langchain(tmp_path):
     code = """
         class Looks:
             name, description, tags, metadata = "looks", "Looks like one.", None, None
@@ -350,9 +344,7 @@ def test_a_langchain_tool_is_told_without_langchain(tmp_path: Path) -> None:
     assert refusals[1].reason == "looks: no schema can be made of its signature: KeyError: 'lost'"
 
 
-def test_objects_that_fail_or_change_while_they_are_looked_at_are_refused_alone(
-    tmp_path: Path,
-) -> None:
+def test_objects_that_fail_or_change_while_they_are_looked_at_are_refused_alone(tmp_path):
     code = """
         class Fails:
             def __getattr__(self, name):
@@ -379,7 +371,7 @@ def test_objects_that_fail_or_change_while_they_are_looked_at_are_refused_alone(
     assert "RuntimeError: do not touch" in refusals[0].reason
 
 
-def test_all_modules_of_the_interpreter_are_no_tools() -> None:
+def test_all_modules_of_the_interpreter_are_no_tools():
     specs, refusals = split(read_source("sys:modules"))
     assert specs == []
     assert refusals
@@ -389,7 +381,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 OPENAI = {"type": "function", "function": {"name": "a", "parameters": SCHEMA}}
 
 
-def test_tools_of_the_mcp_sdk_are_read() -> None:
+def test_tools_of_the_mcp_sdk_are_read():
     hints = ToolAnnotations(read_only_hint=True)
     tool = Tool(name="get_weather", title="Weather", input_schema=SCHEMA, annotations=hints)
     [spec] = read_objects("here", [tool], "web")
@@ -411,13 +403,13 @@ def test_tools_of_the_mcp_sdk_are_read() -> None:
         {"openapi": "3.1.0", "paths": {"/a": {"get": {"operationId": "a"}}}},
     ],
 )
-def test_plain_definitions_are_read_as_from_a_file(found: Any) -> None:
+def test_plain_definitions_are_read_as_from_a_file(found):
     [spec] = read_objects("here", found, "s")
     assert isinstance(spec, ToolSpec)
     assert spec.id == "s/a"
 
 
-def test_a_wrong_definition_is_refused_alone() -> None:
+def test_a_wrong_definition_is_refused_alone():
     [_], [refusal] = split(read_objects("here", [OPENAI, {"x": 1}], None))
     assert (refusal.source, refusal.place) == ("here", "[1]")
     assert "not a shape that is known" in refusal.reason
@@ -432,20 +424,20 @@ class Garden:
         """Mow the lawn."""
 
 
-def test_a_partial_function_is_read_without_what_is_given() -> None:
+def test_a_partial_function_is_read_without_what_is_given():
     (tool,) = read_objects("here", partial(water, "roses"), None)
     assert isinstance(tool, ToolSpec)
     assert (tool.name, tool.description) == ("water", "Water a bed of the garden.")
     assert list(tool.input_schema["properties"]) == ["minutes"]
 
 
-def test_a_method_needs_its_object() -> None:
+def test_a_method_needs_its_object():
     [method], [refusal] = split(read_objects("here", [Garden().mow, Garden.mow], None))
     assert list(method.input_schema["properties"]) == ["metres"]
     assert "object" in refusal.reason
 
 
-def test_an_answer_of_the_mcp_sdk_is_a_list_of_tools() -> None:
+def test_an_answer_of_the_mcp_sdk_is_a_list_of_tools():
     listed = ListToolsResult(tools=[Tool(name=name, inputSchema={}) for name in ("a", "b")])
     tools, _ = split(read_objects("here", listed, None))
     assert [tool.name for tool in tools] == ["a", "b"]
@@ -459,7 +451,7 @@ def test_an_answer_of_the_mcp_sdk_is_a_list_of_tools() -> None:
         ("pydantic_ai.tools", "pydantic_ai"),
     ],
 )
-def test_a_tool_of_another_framework_is_refused_by_its_integration(package: str, name: str) -> None:
+def test_a_tool_of_another_framework_is_refused_by_its_integration(package, name):
     tool = type("FunctionTool", (), {"__module__": package})()
     _, [refusal] = split(read_objects("here", tool, None))
     assert f"toolcrib.integrations.{name}" in refusal.reason

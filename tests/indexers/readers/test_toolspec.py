@@ -51,31 +51,31 @@ YAML = "- name: a\n  description: Does a.\n- name: b\n  tags: [t]\n"
         ("bom.jsonl", "\ufeff" + "".join(json.dumps(tool) + "\n" for tool in LIST)),
     ],
 )
-def test_every_way_of_writing_a_list(tmp_path: Path, file: str, content: object) -> None:
+def test_every_way_of_writing_a_list(tmp_path, file, content):
     tools, refusals = split(read_source(write(tmp_path, file, content)))
     assert refusals == []
     assert tools == [ToolSpec(name="a", description="Does a."), ToolSpec(name="b", tags=("t",))]
 
 
 @pytest.mark.parametrize("file", ["tools.jsonl.gz", "tools.jsonl", "tools.gz"])
-def test_gzip_is_told_by_its_first_bytes(tmp_path: Path, file: str) -> None:
+def test_gzip_is_told_by_its_first_bytes(tmp_path, file):
     (tmp_path / file).write_bytes(gzip.compress(b'{"name": "a", "tags": []}\n{"name": "b"}\n'))
     tools, refusals = split(read_source(str(tmp_path / file)))
     assert ([tool.id for tool in tools], refusals) == (["a", "b"], [])
 
 
-def test_the_server_is_the_field_and_never_the_file(tmp_path: Path) -> None:
+def test_the_server_is_the_field_and_never_the_file(tmp_path):
     name = write(tmp_path, "crm.jsonl", '{"name": "a"}\n{"name": "b", "server": "s"}\n')
     assert [tool.server for tool in split(read_source(name))[0]] == ["", "s"]
     assert {tool.server for tool in split(read_source(name, server="x"))[0]} == {"x"}
 
 
-def test_a_given_id_is_kept(tmp_path: Path) -> None:
+def test_a_given_id_is_kept(tmp_path):
     name = write(tmp_path, "t.jsonl", '{"name": "a", "server": "s", "id": "my-id"}')
     assert [tool.id for tool in split(read_source(name, server="x"))[0]] == ["my-id"]
 
 
-def test_unknown_keys_are_kept_as_annotations(tmp_path: Path) -> None:
+def test_unknown_keys_are_kept_as_annotations(tmp_path):
     tool = {"name": "a", "server": "", "owner": "ops", "level": 2, "annotations": {"level": 3}}
     tools, _ = split(read_source(write(tmp_path, "t.jsonl", json.dumps(tool))))
     assert tools[0].annotations == {"owner": "ops", "level": 3}
@@ -92,7 +92,7 @@ def test_unknown_keys_are_kept_as_annotations(tmp_path: Path) -> None:
         ("success-examples", "success_examples"),
     ],
 )
-def test_a_misspelt_field_is_refused(tmp_path: Path, key: str, field: str) -> None:
+def test_a_misspelt_field_is_refused(tmp_path, key, field):
     lines = f'{{"name": "a", "{key}": "x"}}\n{{"name": "b", "tags": []}}\n'
     name = write(tmp_path, "t.jsonl", lines)
     tools, refusals = split(read_source(name))
@@ -100,7 +100,7 @@ def test_a_misspelt_field_is_refused(tmp_path: Path, key: str, field: str) -> No
     assert refusals == [Refusal(name, "line 1", f"unknown field {key!r}; did you mean {field!r}?")]
 
 
-def test_places_are_lines_or_positions_in_the_list(tmp_path: Path) -> None:
+def test_places_are_lines_or_positions_in_the_list(tmp_path):
     bad: dict[str, Any] = {"description": "nameless", "tags": []}
     good = {"name": "a", "tags": []}
     for file, content, place in [
@@ -112,7 +112,7 @@ def test_places_are_lines_or_positions_in_the_list(tmp_path: Path) -> None:
         assert [(r.place, r.reason) for r in refusals] == [(place, "name: missing")]
 
 
-def test_a_providers_definition_does_not_lose_its_schema(tmp_path: Path) -> None:
+def test_a_providers_definition_does_not_lose_its_schema(tmp_path):
     tools = [{"name": "a", "parameters": {}}, {"name": "b", "inputSchema": {}}, {"name": "c"}]
     name = write(tmp_path, "t.json", tools)
     good, refusals = split(read_source(name, format="toolspec"))
@@ -123,7 +123,7 @@ def test_a_providers_definition_does_not_lose_its_schema(tmp_path: Path) -> None
     ]
 
 
-def test_json_lines_are_streamed(tmp_path: Path) -> None:
+def test_json_lines_are_streamed(tmp_path):
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:
         file.write(b'{"name": "first", "tags": []}\n')
@@ -131,7 +131,7 @@ def test_json_lines_are_streamed(tmp_path: Path) -> None:
     assert next(read_source(str(path))) == ToolSpec(name="first")
 
 
-def test_a_line_that_is_too_long_does_not_stop_the_next(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_does_not_stop_the_next(tmp_path):
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:
         file.write(b'{"name": "first", "tags": []}\n')
