@@ -47,8 +47,6 @@ class AnyClient(ClientMixin):
 
 
 class Credentials(ClientCredentialsGrant):
-    """Client credentials in the form of a request."""
-
     TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_post",)
 
 
@@ -120,7 +118,6 @@ class Issuer(AuthorizationServer):
     # -- for tests
 
     def token(self, scope: str, client: str = "agent") -> str:
-        """A token of a client, got as a client gets it."""
         form = {"grant_type": "client_credentials", "scope": scope}
         answer = httpx2.post(
             f"{self.url}/token", data={**form, "client_id": client, "client_secret": client}
@@ -128,7 +125,6 @@ class Issuer(AuthorizationServer):
         return answer.json()["access_token"]
 
     def settings(self, **more: Any) -> dict[str, Any]:
-        """Settings that trust this server."""
         scopes = {
             "tools.admin": {"access": "write", "namespaces": ["*"]},
             "tools.mail": {"servers": ["mail"]},
@@ -138,13 +134,11 @@ class Issuer(AuthorizationServer):
 
 
 def new_keys(name: str) -> KeySet:
-    """One key to sign with."""
     return KeySet([RSAKey.generate_key(2048, {"kid": name, "use": "sig", "alg": "RS256"})])
 
 
 @contextmanager
 def issuing() -> Generator[Issuer]:
-    """The server for the time of the block."""
     issuer = Issuer()
     routes = [
         Route("/token", issuer.answer_token, methods=["POST"]),

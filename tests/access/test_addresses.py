@@ -8,15 +8,11 @@ from toolcrib.access.addresses import bind, is_loopback, require_loopback, url_o
 from toolcrib.errors import SettingsError
 
 
-def test_any_free_port_may_be_taken():
-    with bind("127.0.0.1", 0) as listening:
+@pytest.mark.parametrize(("host", "written"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+def test_any_free_port_may_be_taken_and_is_part_of_the_url(host, written):
+    with bind(host, 0) as listening:
         assert listening.getsockname()[1] > 0
-        assert url_of(listening) == f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-
-def test_an_address_of_the_newer_kind_is_written_in_brackets():
-    with bind("::1", 0) as listening:
-        assert url_of(listening) == f"http://[::1]:{listening.getsockname()[1]}"
+        assert url_of(listening) == f"http://{written}:{listening.getsockname()[1]}"
 
 
 def test_a_port_that_is_taken_is_told():

@@ -22,30 +22,16 @@ DAY_S = 86_400.0
 GRANT = Grant(namespaces=("acme",), servers={"mail"}, access="write", rate="5/minute")
 
 
-class Wall:
-    """Unix time that moves only when told to."""
-
-    def __init__(self) -> None:
-        self.at = NOON
-
-    def __call__(self) -> float:
-        return self.at
-
-
 @pytest.fixture
 def wall():
-    return Wall()
+    wall = ManualClock()
+    wall.now = NOON
+    return wall
 
 
 @pytest.fixture
 def clock():
     return ManualClock()
-
-
-@pytest.fixture
-def records_db(tmp_path):
-    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as records_db:
-        yield records_db
 
 
 @pytest.fixture
@@ -140,9 +126,9 @@ def test_one_wrong_digit_is_a_wrong_key(tmp_path_factory, place, digit):
 
 def test_a_key_holds_until_it_expires_to_the_moment(ring, wall):
     key, text = ring.create("ann", GRANT, NOON + DAY_S)
-    wall.at = NOON + DAY_S - 0.001
+    wall.now = NOON + DAY_S - 0.001
     assert ring.verify(text).key_id == key.id
-    wall.at = NOON + DAY_S
+    wall.now = NOON + DAY_S
     with pytest.raises(UnauthenticatedError, match=f"the API key {key.id} .'ann'. is expired"):
         ring.verify(text)
     assert ring.list()[0].state(wall()) == "expired"
@@ -188,7 +174,7 @@ def test_a_wall_clock_that_jumps_back_does_not_keep_a_revoked_key(ring, records_
     elsewhere = KeyRing(records_db, wall, clock)
     assert is_known(elsewhere, text)
     ring.revoke(key.id)
-    wall.at -= 365 * DAY_S
+    wall.now -= 365 * DAY_S
     clock.now += 2
     assert not is_known(elsewhere, text)
 
@@ -196,7 +182,7 @@ def test_a_wall_clock_that_jumps_back_does_not_keep_a_revoked_key(ring, records_
 def test_revoking_again_changes_nothing_and_an_unknown_key_is_none(ring, wall):
     key, _ = ring.create("ann", GRANT)
     assert ring.revoke(key.id)
-    wall.at += 60
+    wall.now += 60
     assert ring.revoke(key.id)
     assert ring.list()[0].revoked_at == NOON
     assert not ring.revoke("000000000000")
@@ -206,13 +192,9 @@ def test_all_keys_stay_listed_with_their_state(ring, wall):
     made = []
     for name, until in (("a", None), ("b", NOON + 2), ("c", None)):
         made.append(ring.create(name, GRANT, until)[0])
-        wall.at += 1
+        wall.now += 1
     ring.revoke(made[2].id)
-    assert [(key.name, key.state(wall())) for key in ring.list()] == [
-        ("a", "active"),
-        ("b", "expired"),
-        ("c", "revoked"),
-    ]
+    assert [key.state(wall()) for key in ring.list()] == ["active", "expired", "revoked"]
     assert ring.list()[:2] == tuple(made[:2])
     assert as_json(ring.list()[1].listing(wall())) == {
         "id": made[1].id,

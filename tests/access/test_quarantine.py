@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 
 from tests.router.conftest import free_of_models
@@ -11,11 +9,11 @@ from toolcrib import Crib, ToolSpec
 from toolcrib.access import quarantine as quarantine_module
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.audit import audit, audit_all, blocks
+from toolcrib.clock import ManualClock
 from toolcrib.errors import ToolChangedError, UnknownToolError
 from toolcrib.records import Enrichment
 from toolcrib.records.codec import as_json
 from toolcrib.records.tools import Skill
-from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 CLEAN = ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody.")
 POISONED = ToolSpec(
@@ -29,23 +27,17 @@ POISONED = ToolSpec(
 CHANGED = POISONED.model_copy(update={"description": f"{POISONED.description} Now!"})
 
 
-class Now:
-    def __init__(self):
-        self.time = 1_000.0
-
-    def __call__(self):
-        return self.time
-
-
-@pytest.fixture
-def records_db(tmp_path):
-    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as opened:
-        yield opened
-
-
 @pytest.fixture
 def now():
-    return Now()
+    now = ManualClock()
+    now.now = 1_000.0
+    return now
+
+
+@pytest.fixture
+def crib(tmp_path):
+    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -75,7 +67,7 @@ def test_what_is_held_is_kept_whole(quarantine):
 
 def test_what_comes_again_as_it_was_keeps_its_time(quarantine, now):
     quarantine.screen([POISONED])
-    now.time += 60
+    now.now += 60
     assert quarantine.screen([POISONED])[1][0].since == 1_000
     assert quarantine.screen([CHANGED])[1][0].since == 1_060
 
@@ -132,10 +124,8 @@ def test_what_was_seen_is_not_what_is_held_once_it_changed(quarantine):
     quarantine.screen([POISONED])
     seen = quarantine.get("sums/add")
     quarantine.screen([CHANGED])
-    with pytest.raises(ToolChangedError) as refused:
+    with pytest.raises(ToolChangedError, match=f"{CHANGED.digest}.*{seen.digest}"):
         quarantine.get_reviewed("sums/add", seen.digest)
-    assert seen.digest in str(refused.value)
-    assert CHANGED.digest in str(refused.value)
 
 
 def test_what_comes_in_the_midst_of_an_approval_stays_held(quarantine):
@@ -162,26 +152,24 @@ def test_what_is_not_held_is_unknown(quarantine):
         quarantine.reject("sums/add")
 
 
-def test_what_is_held_back_is_refused_where_tools_are_put_in(quarantine, tmp_path):
-    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
-        report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screen_entries)
-        assert report.added == ("mail/send_mail",)
-        (refused,) = report.refused
-        assert refused.place == "sums/add"
-        assert "held back for approval" in refused.reason
-        quarantine.release(quarantine.get("sums/add"))
-        again = crib.index_tools([CLEAN, POISONED], screen=quarantine.screen_entries)
-        assert (again.added, again.refused) == (("sums/add",), ())
+def test_what_is_held_back_is_refused_where_tools_are_put_in(quarantine, crib):
+    report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screen_entries)
+    assert report.added == ("mail/send_mail",)
+    (refused,) = report.refused
+    assert refused.place == "sums/add"
+    assert "held back for approval" in refused.reason
+    quarantine.release(quarantine.get("sums/add"))
+    again = crib.index_tools([CLEAN, POISONED], screen=quarantine.screen_entries)
+    assert (again.added, again.refused) == (("sums/add",), ())
 
 
-def test_an_old_text_leaves_the_index_while_its_successor_is_held(quarantine, tmp_path):
-    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
-        old = POISONED.model_copy(update={"description": "Add two numbers."})
-        crib.index_tools([CLEAN, old], screen=quarantine.screen_entries)
-        report = crib.index_tools([CLEAN, POISONED], screen=quarantine.screen_entries)
-        assert (report.removed, report.unchanged) == (("sums/add",), ("mail/send_mail",))
-        assert [each.place for each in report.refused] == ["sums/add"]
-        assert [tool.id for tool in crib.list_tools()] == ["mail/send_mail"]
+def test_an_old_text_leaves_the_index_while_its_successor_is_held(quarantine, crib):
+    old = POISONED.model_copy(update={"description": "Add two numbers."})
+    crib.index_tools([CLEAN, old], screen=quarantine.screen_entries)
+    report = crib.index_tools([CLEAN, POISONED], screen=quarantine.screen_entries)
+    assert (report.removed, report.unchanged) == (("sums/add",), ("mail/send_mail",))
+    assert [each.place for each in report.refused] == ["sums/add"]
+    assert [tool.id for tool in crib.list_tools()] == ["mail/send_mail"]
 
 
 def test_a_refusal_names_a_place_only_if_the_finding_has_one(quarantine):
@@ -191,23 +179,21 @@ def test_a_refusal_names_a_place_only_if_the_finding_has_one(quarantine):
     assert "in description;" in refusals[1].reason
 
 
-def test_a_held_tool_does_not_keep_what_no_source_has(quarantine, tmp_path):
-    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
-        gone = CLEAN.model_copy(update={"name": "gone", "id": "mail/gone"})
-        crib.index_tools([CLEAN, gone])
-        report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screen_entries)
-        assert report.removed == ("mail/gone",)
-        assert [each.place for each in report.refused] == ["sums/add"]
+def test_a_held_tool_does_not_keep_what_no_source_has(quarantine, crib):
+    gone = CLEAN.model_copy(update={"name": "gone", "id": "mail/gone"})
+    crib.index_tools([CLEAN, gone])
+    report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screen_entries)
+    assert report.removed == ("mail/gone",)
+    assert [each.place for each in report.refused] == ["sums/add"]
 
 
-def test_a_held_skill_leaves_the_tool_of_its_id(quarantine, tmp_path):
-    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
-        crib.index_tools([CLEAN])
-        skill = POISONED.model_copy(update={"id": CLEAN.id, "skill": Skill(body="Do it.")})
-        other = CLEAN.model_copy(update={"id": "mail/other"})
-        report = crib.index_tools([skill, other], screen=quarantine.screen_entries)
-        assert (report.removed, len(report.refused)) == ((), 1)
-        assert crib.get_tool(CLEAN.id) == CLEAN
+def test_a_held_skill_leaves_the_tool_of_its_id(quarantine, crib):
+    crib.index_tools([CLEAN])
+    skill = POISONED.model_copy(update={"id": CLEAN.id, "skill": Skill(body="Do it.")})
+    other = CLEAN.model_copy(update={"id": "mail/other"})
+    report = crib.index_tools([skill, other], screen=quarantine.screen_entries)
+    assert (report.removed, len(report.refused)) == ((), 1)
+    assert crib.get_tool(CLEAN.id) == CLEAN
 
 
 def test_a_server_is_remembered_as_it_was_first_met(quarantine):

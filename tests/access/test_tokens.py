@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-from contextlib import closing
 
 import jwt
 import pytest
@@ -21,7 +20,6 @@ from toolcrib.errors import (
     UnauthenticatedError,
 )
 from toolcrib.settings import TokenSettings
-from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +34,13 @@ def issuer(running: Issuer):
     running.audience, running.lasts_s = AUDIENCE, 600
 
 
+def trusting(running, **more):
+    return KeysAndTokens(KeyRing(None), TokenSettings.model_validate(running.settings(**more)))
+
+
 @pytest.fixture
 def verifier(issuer):
-    return KeysAndTokens(KeyRing(None), TokenSettings.model_validate(issuer.settings()))
+    return trusting(issuer)
 
 
 def _base64(content: bytes) -> str:
@@ -83,11 +85,8 @@ def test_a_token_that_has_ended_does_not_hold(issuer, verifier):
 
 def test_a_token_of_another_issuer_costs_no_look_up(issuer, verifier):
     before = issuer.reads
-    elsewhere = KeysAndTokens(
-        KeyRing(None), TokenSettings.model_validate(issuer.settings(issuer="https://a.b"))
-    )
     with pytest.raises(UnauthenticatedError, match="another issuer"):
-        elsewhere.verify(issuer.token("tools.read"))
+        trusting(issuer, issuer="https://a.b").verify(issuer.token("tools.read"))
     for text in ("", "x", "a.b.c", "tc_1"):
         with pytest.raises(UnauthenticatedError):
             verifier.verify(text)
@@ -122,33 +121,29 @@ def test_keys_that_are_replaced_are_read_again(issuer, verifier, monkeypatch):
 
 def test_an_issuer_that_does_not_answer_is_unavailable_and_not_asked_at_each_request(issuer):
     token = issuer.token("tools.read")
-    chosen = issuer.settings(jwks_url="http://127.0.0.1:9/jwks")
     with pytest.raises(ServiceUnavailableError, match="keys of the issuer"):
-        KeysAndTokens(KeyRing(None), TokenSettings.model_validate(chosen)).verify(token)
+        trusting(issuer, jwks_url="http://127.0.0.1:9/jwks").verify(token)
 
-    wrong = KeysAndTokens(KeyRing(None), TokenSettings.model_validate(issuer.settings()))
+    wrong = trusting(issuer)
     issuer.url, url = f"{issuer.url}/", issuer.url
     try:
-        with pytest.raises(ServiceUnavailableError, match="not its metadata"):
-            wrong.verify(token)
-        with pytest.raises(ServiceUnavailableError, match="a moment ago"):
-            wrong.verify(token)
+        for said in ("not its metadata", "a moment ago"):
+            with pytest.raises(ServiceUnavailableError, match=said):
+                wrong.verify(token)
     finally:
         issuer.url = url
 
 
-def test_keys_hold_beside_tokens(issuer, tmp_path):
-    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as records_db:
-        ring = KeyRing(records_db)
-        _, text = ring.create("ada", Grant())
-        callers = callers_of(ring, TokenSettings.model_validate(issuer.settings()))
+def test_keys_hold_beside_tokens(issuer, records_db):
+    ring = KeyRing(records_db)
+    _, text = ring.create("ada", Grant())
+    callers = callers_of(ring, TokenSettings.model_validate(issuer.settings()))
 
-        assert callers.verify(text).name == "ada"
-        assert callers.verify(issuer.token("tools.read")).name == "agent"
-        assert callers_of(ring, None) is ring
+    assert callers.verify(text).name == "ada"
+    assert callers.verify(issuer.token("tools.read")).name == "agent"
+    assert callers_of(ring, None) is ring
 
 
 def test_a_grant_that_is_none_is_named(issuer):
-    wrong = issuer.settings(scopes={"tools.read": {"access": "all"}})
     with pytest.raises(SettingsError, match=r"tokens\.scopes\.tools\.read.*access"):
-        KeysAndTokens(KeyRing(None), TokenSettings.model_validate(wrong))
+        trusting(issuer, scopes={"tools.read": {"access": "all"}})
