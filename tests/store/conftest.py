@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
+from qdrant_client import QdrantClient
 
 from tests.store.qdrant_over_http import LocalQdrant, running
 from tests.store.samples import LAYOUT, a_full_point
@@ -35,6 +36,18 @@ def wired() -> Iterator[Wired]:
             store.upsert([a_full_point()])
             server.requests.clear()
             yield Wired(server, connection, store)
+
+
+@pytest.fixture
+def server() -> Iterator[LocalQdrant]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def client() -> Iterator[QdrantClient]:
+    with closing(QdrantClient(":memory:")) as client:
+        yield client
 
 
 @pytest.fixture

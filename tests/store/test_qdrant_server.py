@@ -12,8 +12,8 @@ from contextlib import closing
 import pytest
 from qdrant_client import QdrantClient, models
 
-from tests.store import qdrant_over_http
 from tests.store.conformance import StoreContract
+from tests.store.qdrant_over_http import LocalQdrant
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, unit
 from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.store.base import Layout, Store
@@ -30,11 +30,8 @@ class TestServerStoreOverHttp(StoreContract):
     """The same requests as bytes on a socket, answered by local mode."""
 
     @pytest.fixture
-    def store(self) -> Iterator[Store]:
-        with (
-            qdrant_over_http.running() as server,
-            closing(ServerStore.open(server.url, LAYOUT)) as store,
-        ):
+    def store(self, server: LocalQdrant) -> Iterator[Store]:
+        with closing(ServerStore.open(server.url, LAYOUT)) as store:
             yield store
 
 
@@ -60,7 +57,7 @@ if SERVER_URL:
     TestServerStoreOnARealServer = _OnARealServer
 
 
-def test_a_real_server_is_asked_too() -> None:
+def test_a_real_server_is_asked_too():
     if not SERVER_URL:
         pytest.skip(f"{URL_VARIABLE} is not set; docker compose up -d, then set it to its URL")
     with closing(QdrantClient(url=SERVER_URL)) as client:
@@ -73,13 +70,7 @@ def over(client: QdrantClient, layout: Layout, collection: str = "toolcrib") -> 
     return store
 
 
-@pytest.fixture
-def client() -> Iterator[QdrantClient]:
-    with closing(QdrantClient(":memory:")) as client:
-        yield client
-
-
-def test_opening_again_finds_everything(client: QdrantClient) -> None:
+def test_opening_again_finds_everything(client):
     first = over(client, LAYOUT)
     first.upsert([a_full_point()])
     first.write_meta({"model": "a"})
@@ -88,7 +79,7 @@ def test_opening_again_finds_everything(client: QdrantClient) -> None:
     assert (again.count(), dict(again.read_meta())) == (1, {"model": "a"})
 
 
-def test_a_collection_of_ours_opens_with_the_layout_that_it_has(client: QdrantClient) -> None:
+def test_a_collection_of_ours_opens_with_the_layout_that_it_has(client):
     """Whether its models are those in use is told by the meta document, in better words."""
     over(client, LAYOUT)
     other = Layout(dense={"description": 4}, multi={}, sparse=())
@@ -113,9 +104,7 @@ def _params(size: int, distance: str = "Cosine") -> models.VectorParams:
         ({"description": _params(8)}, False, "is sparse without IDF, wanted sparse with IDF"),
     ],
 )
-def test_somebody_elses_collection_is_refused(
-    client: QdrantClient, vectors: dict[str, models.VectorParams], sparse: bool, words: str
-) -> None:
+def test_somebody_elses_collection_is_refused(client, vectors, sparse, words):
     modifier = models.Modifier.IDF if sparse else None
     lexical = {"lexical": models.SparseVectorParams(modifier=modifier)}
     client.create_collection("toolcrib", vectors_config=vectors, sparse_vectors_config=lexical)
@@ -127,7 +116,7 @@ def test_somebody_elses_collection_is_refused(
     assert said.endswith("; set server.collection to another name, or delete this one")
 
 
-def test_a_collection_that_fits_is_used_and_cannot_be_renewed(client: QdrantClient) -> None:
+def test_a_collection_that_fits_is_used_and_cannot_be_renewed(client):
     """As when it was made by hand, with settings of its own."""
     client.create_collection("toolcrib", vectors_config={"description": _params(8)})
     layout = Layout(dense={"description": 8}, multi={}, sparse=())
@@ -138,7 +127,7 @@ def test_a_collection_that_fits_is_used_and_cannot_be_renewed(client: QdrantClie
         pass
 
 
-def test_a_renewal_leaves_one_collection_and_one_alias(client: QdrantClient) -> None:
+def test_a_renewal_leaves_one_collection_and_one_alias(client):
     store = over(client, LAYOUT)
     client.create_collection("toolcrib.g0007", vectors_config={})  # broken off before
     client.create_collection("toolcrib.gone", vectors_config={})  # somebody else's
@@ -150,7 +139,7 @@ def test_a_renewal_leaves_one_collection_and_one_alias(client: QdrantClient) -> 
     assert (alias.alias_name, alias.collection_name) == ("toolcrib", "toolcrib.g0002")
 
 
-def test_another_store_of_the_same_name_follows_a_renewal(client: QdrantClient) -> None:
+def test_another_store_of_the_same_name_follows_a_renewal(client):
     writer, reader = over(client, LAYOUT), over(client, LAYOUT)
     writer.upsert([a_full_point("old")])
     with writer.renew(LAYOUT) as beside:
@@ -160,12 +149,12 @@ def test_another_store_of_the_same_name_follows_a_renewal(client: QdrantClient) 
 
 
 @pytest.mark.parametrize("url", ["", "localhost:6333", "ftp://localhost", "http://", "/a/folder"])
-def test_what_is_not_a_url_is_refused_before_anything_is_sent(url: str) -> None:
+def test_what_is_not_a_url_is_refused_before_anything_is_sent(url):
     with pytest.raises(StoreError, match="URL of a Qdrant server"):
         ServerStore.open(url, LAYOUT)
 
 
-def test_without_qdrant_client_the_extra_is_named() -> None:
+def test_without_qdrant_client_the_extra_is_named():
     """In a process of its own, where the package cannot be imported."""
     code = (
         "import sys; sys.modules['qdrant_client'] = None\n"

@@ -10,7 +10,6 @@ from contextlib import closing
 import pytest
 from qdrant_client import QdrantClient, models
 
-from tests.store import qdrant_over_http
 from tests.store.contract_records_db import NOON, SharedRecordsDbContract, ids, row
 from tests.store.qdrant_over_http import LocalQdrant
 from toolcrib.errors import StoreDamagedError, StoreError, StoreUnavailableError
@@ -21,18 +20,6 @@ from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 SERVER_URL = os.environ.get("QDRANT_TEST_URL", "")
 
 pytestmark = pytest.mark.usefixtures("pauses")
-
-
-@pytest.fixture
-def server() -> Iterator[LocalQdrant]:
-    with qdrant_over_http.running() as running:
-        yield running
-
-
-@pytest.fixture
-def client() -> Iterator[QdrantClient]:
-    with closing(QdrantClient(":memory:")) as client:
-        yield client
 
 
 class TestQdrantRecordsDbOverHttp(SharedRecordsDbContract):
