@@ -121,6 +121,18 @@ def sound(tmp_path_factory):
     return folder, held
 
 
+@pytest.fixture
+def copied(tmp_path, sound):
+    """A copy of the closed store, and what it holds."""
+    copy_sparsely(sound[0], tmp_path / "copy")
+    return tmp_path / "copy", sound[1]
+
+
+def require_held(folder, held):
+    with EdgeStore.open(folder, LAYOUT) as store:
+        assert content(store) == held
+
+
 @pytest.mark.slow
 def test_no_damage_to_any_file_gives_a_wrong_answer_without_a_word(tmp_path, sound):
     folder, held = sound
@@ -152,39 +164,34 @@ def test_no_damage_to_any_file_gives_a_wrong_answer_without_a_word(tmp_path, sou
     assert seen["said"] > seen["harmless"]
 
 
-def test_damage_is_said_of_the_file_and_the_sound_index_opens_as_it_was(tmp_path, sound):
-    folder, held = sound
-    copy_sparsely(folder, tmp_path / "copy")
+def test_damage_is_said_of_the_file_and_the_sound_index_opens_as_it_was(copied):
+    folder, held = copied
     for _ in range(2):
-        with EdgeStore.open(tmp_path / "copy", LAYOUT) as store:
-            assert content(store) == held
-    payloads = next((tmp_path / "copy").glob("g*/shard/segments/*/payload_storage/page_0.dat"))
+        require_held(folder, held)
+    payloads = next(folder.glob("g*/shard/segments/*/payload_storage/page_0.dat"))
     with payloads.open("r+b") as file:
         file.write(b"\x00\x01")
     with pytest.raises(StoreDamagedError, match=f"{payloads} .*toolcrib index"):
-        EdgeStore.open(tmp_path / "copy", LAYOUT)
+        EdgeStore.open(folder, LAYOUT)
 
 
 @pytest.mark.slow
 def test_a_copy_without_holes_is_as_good(tmp_path, sound):
     folder, held = sound
     shutil.copytree(folder, tmp_path / "copy")
-    with EdgeStore.open(tmp_path / "copy", LAYOUT) as store:
-        assert content(store) == held
+    require_held(tmp_path / "copy", held)
 
 
 @pytest.mark.slow
-def test_without_its_pointer_one_generation_is_used_and_of_several_none(tmp_path, sound):
-    folder, held = sound
-    copy_sparsely(folder, tmp_path / "copy")
-    (tmp_path / "copy" / "current").unlink()
-    with EdgeStore.open(tmp_path / "copy", LAYOUT) as store:
-        assert content(store) == held
-    (tmp_path / "copy" / "current").unlink()
-    shutil.copytree(tmp_path / "copy" / "g0001", tmp_path / "copy" / "g0002")
+def test_without_its_pointer_one_generation_is_used_and_of_several_none(copied):
+    folder, held = copied
+    (folder / "current").unlink()
+    require_held(folder, held)
+    (folder / "current").unlink()
+    shutil.copytree(folder / "g0001", folder / "g0002")
     with pytest.raises(StoreDamagedError, match=r"echo g0002 > .*current"):
-        EdgeStore.open(tmp_path / "copy", LAYOUT)
-    assert (tmp_path / "copy" / "g0001" / "shard").is_dir()
+        EdgeStore.open(folder, LAYOUT)
+    assert (folder / "g0001" / "shard").is_dir()
 
 
 @pytest.mark.parametrize("pointer", [b"", b"\xff\xfe", b"..\n", b"g0001/../g0001\n", b"a\x00b"])
@@ -195,12 +202,10 @@ def test_a_pointer_to_nowhere_is_damage(tmp_path, pointer):
         EdgeStore.open(tmp_path, LAYOUT)
 
 
-def test_a_folder_of_an_earlier_version_opens(tmp_path, sound):
-    folder, held = sound
-    copy_sparsely(folder, tmp_path / "copy")
-    next((tmp_path / "copy").glob("g*/checksums.json")).unlink()
-    with EdgeStore.open(tmp_path / "copy", LAYOUT) as store:
-        assert content(store) == held
+def test_a_folder_of_an_earlier_version_opens(copied):
+    folder, held = copied
+    next(folder.glob("g*/checksums.json")).unlink()
+    require_held(folder, held)
 
 
 # -- growth ----------------------------------------------------------------------------------
@@ -237,8 +242,7 @@ def test_what_changes_again_and_again_does_not_grow(disk_path):
             assert {record.payload["version"] for record in store.scroll()} == {str(number)}
         assert allocated_bytes(disk_path) < 4 * once
         held = content(store)
-    with EdgeStore.open(disk_path, LAYOUT) as store:
-        assert content(store) == held
+    require_held(disk_path, held)
 
 
 @pytest.mark.slow
