@@ -25,7 +25,6 @@ def tools(round_number: int, count: int) -> list[ToolSpec]:
 
 
 def say(progress: IndexProgress) -> None:
-    """Acknowledge what is durable."""
     for tool_id in progress.ids:
         sys.stdout.write(f"{tool_id}\n")
     sys.stdout.flush()

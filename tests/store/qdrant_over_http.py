@@ -69,7 +69,6 @@ FAULTS: dict[str, dict[str, Any]] = json.loads(
 
 
 def fault(name: str) -> Reply:
-    """The answer of a server with this fault."""
     status, words, is_json = (FAULTS[name][key] for key in ("status", "words", "is_json"))
     return _refusal(status, words) if is_json else Reply(status, words)
 
@@ -86,7 +85,6 @@ class RefusedError(Exception):
 
     @classmethod
     def of(cls, error: Exception) -> RefusedError:
-        """The refusal for an error of local mode."""
         words = str(error.args[0]) if error.args else ""
         if "already exists" in words:
             return cls(409, f"Wrong input: {words}!")
@@ -325,11 +323,9 @@ class LocalQdrant:
 
     @property
     def is_real(self) -> bool:
-        """True where a real server answers."""
         return self._real_url is not None
 
     def answer(self, request: Request) -> Reply:
-        """Record the request and answer it."""
         with self._lock:
             self.requests.append(request)
             if self.misbehave:
@@ -429,7 +425,6 @@ def _handler(server: LocalQdrant) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def running() -> Generator[LocalQdrant]:
-    """A running server; `url` says where."""
     state = LocalQdrant()
     with ThreadingHTTPServer(("127.0.0.1", 0), _handler(state)) as http:
         state.url = f"http://127.0.0.1:{http.server_address[1]}"

@@ -35,7 +35,6 @@ def random_units(count: int, seed: int = 7, width: int = WIDTH) -> FloatArray:
 
 
 def sparse(weights: Mapping[int, float]) -> SparseVector:
-    """A sparse vector from its entries."""
     ordered = sorted(weights.items())
     return SparseVector(
         indices=np.array([index for index, _ in ordered], dtype=np.uint32),
@@ -62,7 +61,6 @@ def point(
 
 
 def a_full_point(name: str = "full", **payload: Any) -> Point:
-    """A point with every kind of vector."""
     return point(
         name,
         dense=unit(1),
@@ -73,17 +71,14 @@ def a_full_point(name: str = "full", **payload: Any) -> Point:
 
 
 def dense_leg(vector: FloatArray, limit: int = 10, **more: Any) -> LegQuery:
-    """A question to the dense vectors."""
     return LegQuery("description", vector, limit, **more)
 
 
 def multi_leg(vector: FloatArray, limit: int = 10, **more: Any) -> LegQuery:
-    """A question to the multivectors."""
     return LegQuery("examples", vector, limit, **more)
 
 
 def sparse_leg(terms: Mapping[int, float], limit: int = 10, **more: Any) -> LegQuery:
-    """A question to the sparse vectors."""
     return LegQuery("lexical", sparse(terms), limit, **more)
 
 
@@ -105,10 +100,8 @@ def sparse_scores(
 
 
 def by_id(scores: Mapping[str, float]) -> dict[str, float]:
-    """The same scores by point id."""
     return {point_id(name): score for name, score in scores.items()}
 
 
 def as_dict(hits: Sequence[ScoredPoint]) -> dict[str, float]:
-    """Hits as scores by point id."""
     return {hit.id: hit.score for hit in hits}

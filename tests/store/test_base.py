@@ -19,21 +19,9 @@ def _dense(vector: Any, name: str = "description") -> Point:
     return replace(point("bad"), dense={name: vector})
 
 
-def _multi(rows: Any) -> Point:
-    return replace(point("bad"), multi={"examples": rows})
-
-
 def _lexical(indices: Any, values: Any) -> Point:
     vector = SparseVector(np.array(indices, np.uint32), np.array(values, np.float32))
     return replace(point("bad"), sparse={"lexical": vector})
-
-
-def _with_field(name: str, value: Any) -> Point:
-    return replace(point("bad"), payload={name: value})
-
-
-def _numbers(*values: float) -> Any:
-    return np.array(values, dtype=np.float32)
 
 
 BAD_POINTS: dict[str, Callable[[], Point]] = {
@@ -44,14 +32,14 @@ BAD_POINTS: dict[str, Callable[[], Point]] = {
     "a vector that is too short": lambda: _dense(unit(1)[:-1]),
     "a vector that is too long": lambda: _dense(np.append(unit(1), np.float32(0))),
     "a matrix for a vector": lambda: _dense(unit(1)[np.newaxis]),
-    "NaN in a vector": lambda: _dense(_numbers(*[float("nan")] * WIDTH)),
-    "infinity in a vector": lambda: _dense(_numbers(float("inf"), *[0.0] * (WIDTH - 1))),
+    "NaN in a vector": lambda: _dense(np.full(WIDTH, np.nan, dtype=np.float32)),
+    "infinity in a vector": lambda: _dense(np.full(WIDTH, np.inf, dtype=np.float32)),
     "a zero vector": lambda: _dense(np.zeros(WIDTH, dtype=np.float32)),
     "a vector of length two": lambda: _dense(2 * unit(1)),
     "float64 numbers": lambda: _dense(unit(1).astype(np.float64)),
-    "a multivector without rows": lambda: _multi(np.zeros((0, WIDTH), dtype=np.float32)),
-    "a vector for a multivector": lambda: _multi(unit(1)),
-    "NaN in a row": lambda: _multi(np.full((2, WIDTH), np.nan, dtype=np.float32)),
+    "a multivector without rows": lambda: point("bad", multi=np.zeros((0, WIDTH), np.float32)),
+    "a vector for a multivector": lambda: point("bad", multi=unit(1)),
+    "NaN in a row": lambda: point("bad", multi=np.full((2, WIDTH), np.nan, np.float32)),
     "an unknown sparse vector": lambda: replace(point("bad"), sparse={"nowhere": sparse({1: 1})}),
     "more indices than values": lambda: _lexical([1, 2], [1.0]),
     "more values than indices": lambda: _lexical([1], [1.0, 2.0]),
@@ -62,16 +50,16 @@ BAD_POINTS: dict[str, Callable[[], Point]] = {
     "infinity deep in the payload": lambda: point("bad", schema={"max": [float("inf")]}),
     "half a character in the payload": lambda: point("bad", category="\ud800"),
     "half a character deep in the payload": lambda: point("bad", tags=["\ud800"]),
-    "half a character in a field's name": lambda: _with_field("\ud800", 1),
+    "half a character in a field's name": lambda: point("bad", **{"\ud800": 1}),
     "a payload that JSON cannot hold": lambda: point("bad", tags={"a", "b"}),
 }
 
 
-def test_a_full_point_is_taken() -> None:
+def test_a_full_point_is_taken():
     check_point(a_full_point(), LAYOUT)
 
 
 @pytest.mark.parametrize("bad", BAD_POINTS.values(), ids=BAD_POINTS.keys())
-def test_a_bad_point_is_refused(bad: Callable[[], Point]) -> None:
+def test_a_bad_point_is_refused(bad):
     with pytest.raises(BadPointError):
         check_point(bad(), LAYOUT)

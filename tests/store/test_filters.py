@@ -92,19 +92,17 @@ def test_a_filter_means_what_it_says(where: Filter, expected: bool) -> None:
     assert matches(where, ID, PAYLOAD) is expected
 
 
-REFUSED: dict[str, tuple[Filter, str]] = {
-    "an unknown field": (Equals("colour", "red"), "an equality filter cannot use the field"),
-    "a number compared": (Equals("cost_estimate", "1"), "an equality filter cannot use the field"),
-    "a word in a range": (Range("server", gt=1), "a range filter cannot use the field 'server'"),
-    "deep within": (
-        Not(And(Or(AnyOf("x", ["y"])))),
-        "cannot use the field 'x'; it can use always_",
-    ),
-}
-
-
-@pytest.mark.parametrize(("where", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_field_that_cannot_be_filtered_on_is_refused(where: Filter, words: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        (Equals("colour", "red"), "an equality filter cannot use the field"),
+        (Equals("cost_estimate", "1"), "an equality filter cannot use the field"),
+        (Range("server", gt=1), "a range filter cannot use the field 'server'"),
+        (Not(And(Or(AnyOf("x", ["y"])))), "cannot use the field 'x'; it can use always_"),
+    ],
+    ids=["unknown field", "number compared", "word in a range", "deep within"],
+)
+def test_a_field_that_cannot_be_filtered_on_is_refused(where, words):
     with pytest.raises(QueryError, match=words):
         validate(where)
 

@@ -57,7 +57,7 @@ def two(shared: Store) -> tuple[NamespacedStore, NamespacedStore]:
     return NamespacedStore(shared, "one"), NamespacedStore(shared, "two")
 
 
-def test_no_payload_names_the_namespace(two) -> None:
+def test_no_payload_names_the_namespace(two):
     one, _ = two
     one.upsert([a_full_point("full")])
     (kept,) = one.scroll()
@@ -65,7 +65,7 @@ def test_no_payload_names_the_namespace(two) -> None:
     assert one.retrieve([kept.id]) == [kept]
 
 
-def test_ids_in_filters_are_ones_own(two) -> None:
+def test_ids_in_filters_are_ones_own(two):
     one, other = two
     for store in two:
         store.upsert([point("a", dense=unit(1)), point("b", dense=unit(1))])
@@ -75,7 +75,7 @@ def test_ids_in_filters_are_ones_own(two) -> None:
     assert [r.id for r in other.scroll(Not(only))] == [point_id("b")]
 
 
-def test_reading_goes_on_behind_a_point_even_when_it_is_gone(two) -> None:
+def test_reading_goes_on_behind_a_point_even_when_it_is_gone(two):
     one, other = two
     one.upsert([point(f"t{n}", dense=unit(1)) for n in range(9)])
     other.upsert([point(f"n{n}", dense=unit(1)) for n in range(9)])
@@ -84,7 +84,7 @@ def test_reading_goes_on_behind_a_point_even_when_it_is_gone(two) -> None:
     assert [r.id for r in one.scroll(after=everything[3])] == everything[4:]
 
 
-def test_clearing_one_leaves_the_other(two, shared: Store) -> None:
+def test_clearing_one_leaves_the_other(two, shared):
     for store in two:
         store.write_meta({"a": 1})
         store.upsert([a_full_point("full")])
@@ -95,12 +95,12 @@ def test_clearing_one_leaves_the_other(two, shared: Store) -> None:
     assert namespaces_of(shared) == ["two"]
 
 
-def test_one_namespace_is_not_renewed_alone(two) -> None:
+def test_one_namespace_is_not_renewed_alone(two):
     with pytest.raises(StoreError, match="--rebuild"):
         two[0].renew(LAYOUT)
 
 
-def test_closing_a_namespace_leaves_the_shared_store_open(two, shared: Store) -> None:
+def test_closing_a_namespace_leaves_the_shared_store_open(two, shared):
     two[0].close()
     assert shared.count() == 0
     assert two[1].info().points == 0
@@ -119,10 +119,7 @@ class Tenants(RuleBasedStateMachine):
         folder = Path(self._folder.name)
         self._shared = EdgeStore.open(folder / "shared", LAYOUT)
         self._pairs = {
-            name: (
-                NamespacedStore(self._shared, name),
-                EdgeStore.open(folder / f"alone-{name}", LAYOUT),
-            )
+            name: (NamespacedStore(self._shared, name), EdgeStore.open(folder / name, LAYOUT))
             for name in ("one", "two", "three")
         }
 
@@ -157,9 +154,8 @@ class Tenants(RuleBasedStateMachine):
             ours, theirs = mine.search(legs), alone.search(legs)
             assert [dict(hits) for hits in ours] == [dict(hits) for hits in theirs]
             assert mine.count() == alone.count()
-            assert {r.id: r.payload for r in mine.scroll()} == {
-                r.id: r.payload for r in alone.scroll()
-            }
+            payloads = [{r.id: r.payload for r in store.scroll()} for store in (mine, alone)]
+            assert payloads[0] == payloads[1]
             assert mine.read_meta() == alone.read_meta()
 
     def teardown(self) -> None:
@@ -169,7 +165,7 @@ class Tenants(RuleBasedStateMachine):
         self._folder.cleanup()
 
 
-def test_tenants_never_see_each_other() -> None:
+def test_tenants_never_see_each_other():
     run_state_machine_as_test(Tenants, settings=settings(max_examples=4, stateful_step_count=12))
 
 

@@ -37,15 +37,13 @@ from toolcrib.store.qdrant_edge import (
 
 
 class TestEdgeStore(StoreContract):
-    """`EdgeStore` in a folder of its own."""
-
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
         with closing(EdgeStore.open(tmp_path / "crib", LAYOUT)) as store:
             yield store
 
 
-def test_opening_again_finds_everything(tmp_path: Path) -> None:
+def test_opening_again_finds_everything(tmp_path):
     # Over a corpus only live points count; without one, deleted ones do until they are cleared.
     lexical = sparse_leg({1: 1.0}, idf_corpus=And())
     legs = [dense_leg(unit(1)), multi_leg(unit(1)), lexical]
@@ -70,9 +68,7 @@ def _like_texts(count: int, seed: int, width: int = 128) -> FloatArray:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def test_a_scope_of_many_servers_finds_their_points_with_the_payload_as_given(
-    tmp_path: Path,
-) -> None:
+def test_a_scope_of_many_servers_finds_their_points_with_the_payload_as_given(tmp_path):
     wide = AnyOf("server", ["mail", *(f"server {n}" for n in range(CODES_FROM_NAMES))])
     with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
         others = [point(f"other {n}", server="desk") for n in range(INDEXED_FROM_POINTS)]
@@ -82,7 +78,7 @@ def test_a_scope_of_many_servers_finds_their_points_with_the_payload_as_given(
         ]
 
 
-def test_a_payload_that_was_read_before_a_write_is_read_anew(tmp_path: Path) -> None:
+def test_a_payload_that_was_read_before_a_write_is_read_anew(tmp_path):
     kept, gone = point("kept", server="mail"), point("gone")
     with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
         store.upsert([kept, gone])
@@ -96,18 +92,15 @@ def test_a_payload_that_was_read_before_a_write_is_read_anew(tmp_path: Path) -> 
         assert store.retrieve([kept.id])[0].payload["server"] == "files"
 
 
-def test_a_flag_of_all_points_filters_again_after_a_point_without_it(tmp_path: Path) -> None:
+def test_a_flag_of_all_points_filters_again_after_a_point_without_it(tmp_path):
     enabled = Equals("enabled", value=True)
     with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
-        store.upsert([point("on", enabled="true")])
-        assert [each.id for each in store.scroll(enabled, ())] == [point_id("on")]
-        store.upsert([point("off", enabled="false")])
-        assert [each.id for each in store.scroll(enabled, ())] == [point_id("on")]
+        for name, flag in (("on", "true"), ("off", "false")):
+            store.upsert([point(name, enabled=flag)])
+            assert [each.id for each in store.scroll(enabled, ())] == [point_id("on")]
 
 
-def test_points_that_are_written_again_after_an_optimisation_lack_a_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_points_that_are_written_again_after_an_optimisation_lack_a_graph(tmp_path, monkeypatch):
     monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM_POINTS", 30)
     points = [a_full_point(f"t{n}") for n in range(40)]
     with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
@@ -123,7 +116,7 @@ def test_points_that_are_written_again_after_an_optimisation_lack_a_graph(
 
 
 @pytest.mark.slow
-def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> None:
+def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path):
     """Enough points for the engine to build its graph and to quantise."""
     layout = Layout(dense={"description": 128}, multi={}, sparse=())
     rows, queries = _like_texts(6000, seed=7), _like_texts(20, seed=8)
@@ -146,7 +139,7 @@ def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_optimising_again_without_a_write_does_nothing(tmp_path: Path) -> None:
+def test_optimising_again_without_a_write_does_nothing(tmp_path):
     """A point without a dense vector must not count as one that is yet to be indexed."""
     rows = _like_texts(OPTIMISE_FROM_POINTS + 1, seed=7, width=8)
     with closing(EdgeStore.open(tmp_path, LAYOUT, survives_power_cut=False)) as store:
@@ -160,9 +153,7 @@ def test_optimising_again_without_a_write_does_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(tmp_path, monkeypatch):
     """The graph leads to what is near, none of which the filter lets through."""
     rows, asked = _like_texts(6000, seed=7, width=384), _like_texts(1, seed=9, width=384)[0]
     queries = asked + 0.1 * _like_texts(20, seed=8, width=384)
@@ -198,8 +189,8 @@ def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(
     ],
 )
 def test_the_way_of_a_filtered_search_goes_by_what_is_left_and_by_how_much_there_is(
-    left: int, points: int, way: str
-) -> None:
+    left, points, way
+):
     leg = dense_leg(np.ones(4, dtype=np.float32), limit=10, where=AnyOf("server", {"a"}))
     query = to_query(leg, leg.where, lambda where: points if where is None else left)
     params = query.params
@@ -207,15 +198,13 @@ def test_the_way_of_a_filtered_search_goes_by_what_is_left_and_by_how_much_there
     assert found == way
 
 
-def test_a_large_graph_is_searched_wider() -> None:
+def test_a_large_graph_is_searched_wider():
     leg = dense_leg(np.ones(4, dtype=np.float32), limit=10)
     small, large = (to_query(leg, None, lambda _, n=n: n).params for n in (200_000, 1_000_000))
     assert (small.hnsw_ef, large.hnsw_ef) == (None, EF_WIDE)
 
 
-def test_what_a_filter_leaves_is_counted_once_for_all_legs_of_a_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_filter_leaves_is_counted_once_for_all_legs_of_a_search(tmp_path, monkeypatch):
     counted: list[Filter | None] = []
 
     def recorded(shard: engine.EdgeShard, where: Filter | None, *, exact: bool = True) -> int:

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
-import pytest
 
 from tests.store.qdrant_over_http import FAULTS, PEERS, fault, running
 from tests.store.samples import LAYOUT, dense_leg, point, unit
 from toolcrib.store.qdrant_server import ServerStore
 
 
-def test_a_double_hands_requests_to_the_server_of_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_double_hands_requests_to_the_server_of_the_environment(monkeypatch):
     with running() as real:
         monkeypatch.setenv("QDRANT_DOUBLE_URL", real.url)
         with running() as double, closing(ServerStore.open(double.url, LAYOUT)) as store:
@@ -27,7 +24,7 @@ def test_a_double_hands_requests_to_the_server_of_the_environment(
             assert double.sent_to("/points") == real.sent_to("/points")
 
 
-def test_a_double_begins_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_double_begins_empty(monkeypatch):
     with running() as real:
         ServerStore.open(real.url, LAYOUT).close()
         monkeypatch.setenv("QDRANT_DOUBLE_URL", real.url)
@@ -35,7 +32,7 @@ def test_a_double_begins_empty(monkeypatch: pytest.MonkeyPatch) -> None:
             assert double.client.get_collections().collections == []
 
 
-def test_the_double_answers_as_a_server_does() -> None:
+def test_the_double_answers_as_a_server_does():
     here = Path(__file__).with_name("qdrant_exchanges.jsonl")
     exchanges = [json.loads(line) for line in here.read_text(encoding="utf-8").splitlines()]
     with running() as double, httpx.Client(base_url=double.url) as client:
@@ -61,7 +58,7 @@ def _contains(answer: Any, wanted: Any) -> bool:
             return answer == wanted
 
 
-def test_points_of_one_score_come_in_any_order() -> None:
+def test_points_of_one_score_come_in_any_order():
     with running() as double, closing(ServerStore.open(double.url, LAYOUT)) as store:
         store.upsert([point(f"t{number}", dense=unit(1)) for number in range(8)])
         orders = {tuple(hit.id for hit in store.search([dense_leg(unit(1))])[0]) for _ in range(20)}
@@ -69,7 +66,7 @@ def test_points_of_one_score_come_in_any_order() -> None:
     assert len({frozenset(order) for order in orders}) == 1
 
 
-def test_a_fault_is_told_in_the_words_of_a_server() -> None:
+def test_a_fault_is_told_in_the_words_of_a_server():
     with running() as double:
         double.misbehave = [fault(name) for name in FAULTS]
         told = [httpx.get(f"{double.url}/cluster") for _ in FAULTS]

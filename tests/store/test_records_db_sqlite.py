@@ -32,8 +32,6 @@ def path(tmp_path: Path) -> Path:
 
 
 class TestSqliteRecordsDb(SharedRecordsDbContract):
-    """A table of records."""
-
     @pytest.fixture
     def db(self, path: Path) -> Iterator[RecordsDb]:
         with closing(SqliteRecordsDb(path)) as db:
@@ -152,10 +150,9 @@ def test_a_writer_that_never_ends_is_an_error_and_readers_do_not_wait(path):
         db.put("keys", row())
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreLockedError, match="another process"):
-                db.put("keys", row("b"))
-            with pytest.raises(StoreLockedError, match="another process"):
-                db.delete("keys", "a")
+            for write in (lambda: db.put("keys", row("b")), lambda: db.delete("keys", "a")):
+                with pytest.raises(StoreLockedError, match="another process"):
+                    write()
             assert db.get("keys", "a") == row()
         db.put("keys", row("b"))
         assert ids(db.newest("keys")) == ["b", "a"]
@@ -207,10 +204,10 @@ def test_a_torn_file_is_an_error_that_says_what_to_do(path):
         file.seek(4096)
         file.write(b"\xff" * (path.stat().st_size - 8192))
     with closing(SqliteRecordsDb(path)) as db:
-        with pytest.raises(StoreDamagedError, match="restore a backup"):
-            list(db.read("keys"))
-        with pytest.raises(StoreDamagedError, match="restore a backup"):
-            db.put_all("keys", [row(f"{n:04}") for n in range(500)])
+        rows = [row(f"{n:04}") for n in range(500)]
+        for use in (lambda: list(db.read("keys")), lambda: db.put_all("keys", rows)):
+            with pytest.raises(StoreDamagedError, match="restore a backup"):
+                use()
 
 
 def test_a_body_that_is_no_json_is_an_error_that_names_the_record(path):

@@ -99,9 +99,7 @@ def write(store: EdgeStore, chance: random.Random) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_scores_are_those_of_the_engines_own_count_after_any_writes(
-    store: EdgeStore, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_those_of_the_engines_own_count_after_any_writes(store, seed, monkeypatch):
     monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM_POINTS", 1)
     chance = random.Random(seed)
     store.upsert(some_points(chance, 40))
@@ -122,9 +120,7 @@ def test_scores_are_those_of_the_engines_own_count_after_any_writes(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_scores_depend_on_what_is_stored_and_not_on_its_history(
-    store: EdgeStore, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_depend_on_what_is_stored_and_not_on_its_history(store, seed, tmp_path, monkeypatch):
     monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM_POINTS", 1)
     chance = random.Random(seed)
     kept = {each.id: each for each in some_points(chance, 40)}
@@ -143,7 +139,7 @@ def test_scores_depend_on_what_is_stored_and_not_on_its_history(
         assert as_dict(found) == pytest.approx(as_dict(expected), rel=1e-5)
 
 
-def test_equal_points_stay_equal(store: EdgeStore) -> None:
+def test_equal_points_stay_equal(store):
     store.upsert([point(f"t{n}", terms={1: 0.7, 2: 1.3}, server="mail") for n in range(5)])
     store.upsert([point(f"u{n}", terms={2: 1.3, 3: 0.2}, server="desk") for n in range(4)])
     (hits,) = store.search([sparse_leg({1: 0.9, 2: 0.4}, where=MAIL, idf_corpus=MAIL)])
@@ -151,9 +147,7 @@ def test_equal_points_stay_equal(store: EdgeStore) -> None:
     assert len({hit.score for hit in hits}) == 1
 
 
-def test_a_term_is_counted_once_between_two_writes(
-    store: EdgeStore, counts: list[list[int]]
-) -> None:
+def test_a_term_is_counted_once_between_two_writes(store, counts):
     store.upsert([point(name, terms={1: 1.0, 2: 1.0}, server="mail") for name in ("a", "b")])
     first, wider = sparse_leg({1: 1.0, 7: 1.0}, idf_corpus=MAIL), {1: 0.5, 2: 1.0, 7: 1.0}
     store.search([first, first])
@@ -166,9 +160,7 @@ def test_a_term_is_counted_once_between_two_writes(
     assert counts[3:] == [[1, 7]]
 
 
-def test_what_is_remembered_is_bounded(
-    store: EdgeStore, counts: list[list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_remembered_is_bounded(store, counts, monkeypatch):
     store.upsert([point("a", terms={1: 1.0}, server="mail")])
     sizes = [bytes_of_filter(corpus) + 2 * edge_query.TERM_BYTES for corpus in (MAIL, DESK, And())]
     monkeypatch.setattr(edge_query, "MAX_CACHED_BYTES", sum(sizes) - 1)
@@ -183,7 +175,7 @@ def test_what_is_remembered_is_bounded(
     assert [len(terms) for terms in counts[4:]] == [9, 9]
 
 
-def test_wide_scopes_take_no_more_memory_however_many_there_are(store: EdgeStore) -> None:
+def test_wide_scopes_take_no_more_memory_however_many_there_are(store):
     store.upsert([point("a", terms={1: 1.0}, server="mail")])
     for number in range(50):
         names = [f"{number}/{n}" for n in range(MAX_FILTER_VALUES - 1)]
@@ -195,9 +187,7 @@ def test_wide_scopes_take_no_more_memory_however_many_there_are(store: EdgeStore
         assert cache.size <= MAX_CACHED_BYTES
 
 
-def test_a_count_that_a_write_overtakes_is_not_kept(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_count_that_a_write_overtakes_is_not_kept(store, monkeypatch):
     store.upsert([point(f"t{n}", terms={n % 2: 1.0}, server="mail") for n in range(6)])
     counted = edge_query._idf_factors
 
@@ -217,7 +207,7 @@ def test_a_count_that_a_write_overtakes_is_not_kept(
     assert as_dict(store.search([leg])[0]) == pytest.approx(counted_by_engine(store, leg))
 
 
-def test_threads_that_search_and_one_that_writes_end_in_agreement(store: EdgeStore) -> None:
+def test_threads_that_search_and_one_that_writes_end_in_agreement(store):
     chance = random.Random(5)
     store.upsert(some_points(chance, 40))
     over = threading.Event()
