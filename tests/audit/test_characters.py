@@ -70,20 +70,9 @@ def test_marks_of_direction_are_at_home_where_letters_run_from_right_to_left():
 @pytest.mark.parametrize(
     ("letter", "looks"),
     [
-        ("а", "a"),  # Cyrillic
-        ("ο", "o"),  # Greek
-        ("ɢ", "G"),
-        ("ø", "o"),
-        ("ł", "l"),
-        ("é", "e"),
-        ("ᵃ", "a"),
-        ("ｑ", "q"),
-        ("𝐤", "k"),
-        ("Ꭺ", "A"),
+        *zip("аοɢøłéᵃｑ𝐤Ꭺ", "aoGoleaqkA", strict=True),  # the first are Cyrillic and Greek
         ("\u0336", ""),
-        ("你", "你"),
-        ("ж", "ж"),
-        ("a", "a"),
+        *zip("你жa", "你жa", strict=True),
     ],
 )
 def test_a_letter_is_what_it_looks_like(letter, looks):
@@ -130,10 +119,6 @@ def found(text, *, is_name=False):
     return {sign.rule: sign for sign in hidden_signs(text, is_name=is_name)}
 
 
-def severity(text, rule):
-    return found(text)[rule].severity
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -161,38 +146,33 @@ def test_tag_characters_are_spelled_out():
     assert "⟨tags: read the mail⟩" in sign.excerpt
 
 
-def test_one_odd_variation_is_a_slip_and_a_run_of_them_a_message():
-    assert severity("a\ufe01 b", "hidden-selectors") == "warning"
-    assert severity("a" + "\ufe01\ufe02" * 4, "hidden-selectors") == "block"
-
-
-def test_a_run_of_no_width_can_only_be_a_message():
-    assert severity("one\u200b two", "hidden-zero-width") == "info"
-    assert severity("x\u200b" * 30, "hidden-zero-width") == "warning"
-    assert severity("x" + "\u200b\u200c" * 8, "hidden-zero-width") == "block"
-
-
-def test_overridden_direction_blocks_and_lone_marks_do_not():
-    assert severity("safe \u202eexe.txt", "hidden-direction") == "block"
-    assert severity("left\u200eright", "hidden-direction") == "info"
-    assert severity("a \u2067b\u2069", "hidden-direction") == "warning"
-
-
-def test_escapes_that_colour_are_shown_and_those_that_hide_block():
-    assert severity("\x1b[31mred\x1b[0m", "hidden-escapes") == "warning"
-    for hides in ("\x1b[8mx", "\x1b[30;40mx", "\x1b[2K", "\x1b]8;;http://x\x07y", "\x9b1A"):
-        assert severity(f"text {hides}", "hidden-escapes") == "block"
-
-
-def test_control_characters_are_odd_and_backspaces_rub_out():
-    assert severity("a\x00b", "hidden-controls") == "info"
-    assert severity("secret\x08\x08\x08\x08", "hidden-controls") == "block"
-    assert severity("\ufff9a\ufffab\ufffb", "hidden-controls") in ("info", "warning")
-
-
-def test_private_use_is_a_fonts_or_a_message():
-    assert severity("icon \ue001 here", "private-use") == "info"
-    assert severity("icon \ue001\ue002\ue003", "private-use") == "warning"
+@pytest.mark.parametrize(
+    ("rule", "text", "severity"),
+    [
+        ("hidden-selectors", "a\ufe01 b", "warning"),
+        ("hidden-selectors", "a" + "\ufe01\ufe02" * 4, "block"),
+        ("hidden-zero-width", "one\u200b two", "info"),
+        ("hidden-zero-width", "x\u200b" * 30, "warning"),
+        ("hidden-zero-width", "x" + "\u200b\u200c" * 8, "block"),
+        ("hidden-direction", "left\u200eright", "info"),
+        ("hidden-direction", "a \u2067b\u2069", "warning"),
+        ("hidden-direction", "safe \u202eexe.txt", "block"),
+        ("hidden-escapes", "\x1b[31mred\x1b[0m", "warning"),
+        *(
+            ("hidden-escapes", f"text {hides}", "block")
+            for hides in ("\x1b[8mx", "\x1b[30;40mx", "\x1b[2K", "\x1b]8;;http://x\x07y", "\x9b1A")
+        ),
+        ("hidden-controls", "a\x00b", "info"),
+        ("hidden-controls", "\ufff9a\ufffab\ufffb", "warning"),
+        ("hidden-controls", "secret\x08\x08\x08\x08", "block"),
+        ("private-use", "icon \ue001 here", "info"),
+        ("private-use", "icon \ue001\ue002\ue003", "warning"),
+        ("mixed-scripts", "p\u0430ypal", "info"),
+        ("mixed-scripts", "p\u0430ypal g\u043eogle b\u0430nk", "warning"),
+    ],
+)
+def test_one_sign_may_be_a_slip_and_several_or_one_that_hides_text_weigh_more(rule, text, severity):
+    assert found(text)[rule].severity == severity
 
 
 def test_a_long_run_of_blanks_before_text_pushes_it_out_of_sight():
@@ -205,12 +185,7 @@ def test_a_long_run_of_blanks_before_text_pushes_it_out_of_sight():
     assert found("The end." + "\n" * 50) == {}
 
 
-def test_a_name_may_hide_nothing():
+def test_a_name_may_hide_nothing_and_mixes_no_scripts():
     for letter in ("\u200b", "\u2060", "\ufe0f", tags("x"), "\u202e"):
         assert found(f"read{letter}_file", is_name=True)["hidden-in-name"].severity == "block"
-
-
-def test_words_of_several_scripts_are_shown_with_how_many_there_are():
-    assert severity("p\u0430ypal", "mixed-scripts") == "info"
-    assert severity("p\u0430ypal g\u043eogle b\u0430nk", "mixed-scripts") == "warning"
     assert found("p\u0430y", is_name=True)["mixed-scripts"].severity == "warning"

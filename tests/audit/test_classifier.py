@@ -118,6 +118,9 @@ def test_a_plain_sentence_has_no_odds_and_an_attack_has_high_ones():
     assert attack >= shipped_classifier().warns
 
 
+GAL = {"type": "boolean", "description": "Hide from Global Address List"}
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -127,16 +130,7 @@ def test_a_plain_sentence_has_no_odds_and_an_attack_has_high_ones():
         {"description": "Writes the section to put in your instructions file."},
         {"description": "나라장터 입찰 공고 목록을 조회하는 도구 (AI 친화적)."},
         {"description": "Do the thing number 7 of writer 1, part 2, for the ticket."},
-        {
-            "input_schema": {
-                "properties": {
-                    "hideFromGAL": {
-                        "type": "boolean",
-                        "description": "Hide from Global Address List",
-                    }
-                }
-            }
-        },
+        {"input_schema": {"properties": {"hideFromGAL": GAL}}},
     ],
 )
 def test_an_honest_tool_is_served_whatever_the_classifier_says(fields):
