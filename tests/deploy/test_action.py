@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,24 +12,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.conftest import ROOT
 from toolcrib.cli.app import COMMANDS
 
-ROOT = Path(__file__).resolve().parents[2]
 ACTION = ROOT / "action.yml"
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 BESIDE = Path(sys.executable).parent
 
 GOOD = {"name": "send_mail", "description": "Sends a letter to somebody.", "server": "post"}
 LOST = {"name": "read_file", "server": "files"}
-
-
-def test_the_action_follows_the_published_schema():
-    tool = shutil.which("check-jsonschema", path=BESIDE)
-    if tool is None:
-        pytest.skip("check-jsonschema is not installed")
-    command = [tool, "--builtin-schema", "vendor.github-actions", ACTION, "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert json.loads(done.stdout)["status"] == "ok"
 
 
 @pytest.mark.e2e
@@ -63,14 +53,9 @@ def test_the_script_of_the_action_annotates_and_ends_as_the_command(tmp_path, in
         "PYTHONPATH": str(ROOT),
         "TOOLCRIB_ENCODER__DENSE": "deterministic",
     }
-    done = subprocess.run(
-        ["bash", "-e", "-c", step["run"]],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["bash", "-e", "-c", step["run"]]
+    how = {"cwd": tmp_path, "env": env, "capture_output": True, "text": True}
+    done = subprocess.run(command, check=False, **how)
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert (tmp_path / "page.html").exists() == ("REPORT" in inputs)

@@ -68,7 +68,6 @@ def ask(port: int, path: str, method: str) -> tuple[int, dict[str, str], bytes]:
 
 
 def healthy(health_port: int) -> int:
-    """How many replicas the balancer holds for ready."""
     metrics = ask(health_port, "/metrics", "GET")[2].decode()
     found = re.findall(r'haproxy_backend_active_servers\{proxy="replicas"\} (\d+)', metrics)
     return int(found[0])

@@ -74,7 +74,6 @@ class Cluster:
         return status, [hit["id"] for hit in answer.get("tools", [])]
 
     def is_whole(self) -> bool:
-        """Whether all services are ready, and the balancer knows it."""
         try:
             ready = {self.ask("/readyz", host=host)[0] for host in ADDRESSES}
         except OSError:

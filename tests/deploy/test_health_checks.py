@@ -11,12 +11,12 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.conftest import ROOT
+
 SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
 IMAGE = re.search(r"HEALTHCHECK .*\n +CMD (\[.*\])", (ROOT / "Dockerfile").read_text("utf-8"))
 PATHS = {

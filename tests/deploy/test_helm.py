@@ -14,12 +14,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from tests.conftest import ROOT
 from toolcrib.gateway.config import McpFile
 from toolcrib.settings import load_settings
 
 helm = pytest.importorskip("helm_python", reason="built for Linux on x86-64 alone")
 
-ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "toolcrib"
 OLDEST, NEWEST = "1.27", "1.37"
 """Versions of Kubernetes against whose schemas resources are held."""
@@ -161,12 +161,8 @@ def test_the_first_key_is_made_once(tmp_path):
 
     def start(ordinal):
         name = f"demo-toolcrib-service-{ordinal}"
-        return subprocess.Popen(
-            first["command"],
-            env={**environment, "HOSTNAME": name},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        variables = {**environment, "HOSTNAME": name}
+        return subprocess.Popen(first["command"], env=variables, stdout=subprocess.PIPE, text=True)
 
     # The first pod starts last, and the others wait for its key; then it starts once more.
     printed = [each.communicate()[0] for each in [start(10), start(1), start(0)]]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from toolcrib.settings import ServiceSettings, load_settings
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = {"service", "server", "mcp", "gateway", "client", "observe", "docs", "context"}
 
@@ -101,7 +101,6 @@ def test_the_encoder_tells_nobody_that_it_is_used(tmp_path):
 
 
 def sources() -> list[str]:
-    """What is copied from the build's folder."""
     copies = [copy for copy in values("COPY") if not copy.startswith("--from=")]
     return [source for copy in copies for source in copy.split()[:-1]]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import tomllib
-from pathlib import Path
 
 from typer.testing import CliRunner
 
+from tests.conftest import ROOT
 from tests.gateway.command import app
 
-ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = ROOT / "deploy" / "mcpb"
 MANIFEST = json.loads((BUNDLE / "manifest.json").read_text("utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -7,14 +7,13 @@ import re
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from typer.main import get_command
 
-from tests.conftest import error_kinds
+from tests.conftest import ROOT, error_kinds
 from toolcrib import errors
 from toolcrib.cli.app import app
 from toolcrib.http.errors import HTTP_PROBLEMS
@@ -24,7 +23,6 @@ from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 from toolcrib.telemetry import Metrics
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = "\n".join(
     (ROOT / "docs" / f"{page}.md").read_text("utf-8")
     for page in ("how-to/operate", "how-to/secure", "how-to/backup", "how-to/watch")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 FORMS = sorted((GITHUB / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,8 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     [
         *(("vendor.github-workflows", path) for path in WORKFLOWS),
         ("vendor.dependabot", GITHUB / "dependabot.yml"),
+        ("vendor.github-actions", ROOT / "action.yml"),
+        ("vendor.compose-spec", ROOT / "docker-compose.yml"),
         ("vendor.citation-file-format", ROOT / "CITATION.cff"),
         *(("vendor.github-issue-forms", path) for path in FORMS),
     ],
@@ -41,26 +43,23 @@ def test_a_file_follows_its_published_schema(schema, file):
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_may_only_read_unless_a_job_says_otherwise(path):
-    assert yaml.safe_load(path.read_text("utf-8"))["permissions"] == {"contents": "read"}
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_no_text_of_strangers_is_part_of_a_script(path):
-    jobs = yaml.safe_load(path.read_text("utf-8"))["jobs"].values()
+def test_a_workflow_may_only_read_and_runs_no_text_of_strangers(path):
+    workflow = yaml.safe_load(path.read_text("utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    jobs = workflow["jobs"].values()
     scripts = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
     assert not [script for script in scripts if "${{" in script]
 
 
 def test_every_python_that_is_promised_is_tested():
-    classifiers = (ROOT / "pyproject.toml").read_text("utf-8")
-    promised = re.findall(r"Python :: (3\.\d+)", classifiers)
+    promised = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
     jobs = yaml.safe_load((GITHUB / "workflows" / "tests.yml").read_text("utf-8"))["jobs"]
     assert set(promised) <= set(jobs["systems"]["strategy"]["matrix"]["python"])
 
 
 def test_the_citation_names_this_version():
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))["version"] == VERSION
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == PROJECT["version"]
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)

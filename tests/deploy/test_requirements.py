@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.conftest import ROOT
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 FILE = (ROOT / "deploy" / "requirements.txt").read_text("utf-8")
 EXTRAS = ["service", "server", "mcp", "gateway", "client", "observe", "docs", "context"]
 PINNED = dict(re.findall(r"^([\w.-]+)==(\S+)", FILE, re.MULTILINE))
 RENEW = re.search(r"^#\s+(uv pip compile .*)$", FILE, re.MULTILINE)
 
-ASKED = [
-    Requirement(text)
-    for text in [
-        *PROJECT["dependencies"],
-        *[text for extra in EXTRAS for text in PROJECT["optional-dependencies"][extra]],
-    ]
-]
+OPTIONAL = [text for extra in EXTRAS for text in PROJECT["optional-dependencies"][extra]]
+ASKED = [Requirement(text) for text in [*PROJECT["dependencies"], *OPTIONAL]]
 
 
 def test_what_the_project_asks_for_is_pinned_to_a_version_that_fits():
