@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import httpx2
+import uvicorn
 from starlette.applications import Starlette
 
 from toolcrib import Crib, Settings
@@ -26,7 +28,7 @@ from toolcrib.http.server import make_server
 from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
 
-__all__ = ["ANSWER_TIMEOUT_S", "Service", "answering", "running_service"]
+__all__ = ["ANSWER_TIMEOUT_S", "Service", "answering", "running_service", "serving_app"]
 
 ANSWER_TIMEOUT_S = 60.0
 """Time for an answer where a test is not about time: a busy machine takes its time."""
@@ -107,6 +109,21 @@ def answering(app: Starlette, port: int = 0) -> Iterator[str]:
         server.should_exit = True
         thread.join()
         listening.close()
+
+
+@contextmanager
+def serving_app(app: Any) -> Iterator[str]:
+    """The URL of any application by ASGI, for the time of the block."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            # The socket listens already, so that requests wait for the server.
+            yield url_of(listener)
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @contextmanager

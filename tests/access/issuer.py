@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
-import uvicorn
 from authlib.oauth2.rfc6749 import AuthorizationServer, ClientMixin, OAuth2Request
 from authlib.oauth2.rfc6749.grants import ClientCredentialsGrant
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
@@ -20,6 +17,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from tests.serving import serving_app
 
 AUDIENCE = "https://tools.example.com/mcp"
 
@@ -145,15 +144,5 @@ def issuing() -> Generator[Issuer]:
         Route("/.well-known/openid-configuration", issuer.answer_metadata),
         Route("/jwks", issuer.answer_keys),
     ]
-    config = uvicorn.Config(Starlette(routes=routes), log_level="critical", lifespan="off")
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        issuer.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        try:
-            # The socket listens already, so that requests wait for the server.
-            yield issuer
-        finally:
-            server.should_exit = True
-            thread.join()
+    with serving_app(Starlette(routes=routes)) as issuer.url:
+        yield issuer

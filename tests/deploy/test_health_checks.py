@@ -7,15 +7,17 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 from tests.conftest import ROOT
+from tests.serving import serving_app
 
 SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
 IMAGE = re.search(r"HEALTHCHECK .*\n +CMD (\[.*\])", (ROOT / "Dockerfile").read_text("utf-8"))
@@ -34,26 +36,9 @@ every_check = pytest.mark.parametrize("name", PATHS)
 @contextmanager
 def answering(path: str, status: int) -> Generator[int]:
     """A server on loopback that answers this path with this status; its port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.send_response(status if self.path == path else 404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    app = Starlette(routes=[Route(path, lambda _: Response(status_code=status))])
+    with serving_app(app) as url:
+        yield int(url.rpartition(":")[2])
 
 
 def command(name: str, port: int) -> list[str]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
 from mcp import Client
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from tests.gateway.conftest import ECHO, Behind
 from tests.gateway.test_command import forked, pipes, use
+from tests.serving import serving_app
 
 KINDS = {2: "server", 3: "client"}
 
@@ -23,21 +26,13 @@ def collector() -> Generator[tuple[str, list[Any]]]:
     """Address of a collector, and the spans that it was sent."""
     spans: list[Any] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            for each in ExportTraceServiceRequest.FromString(body).resource_spans:
-                spans.extend(span for scope in each.scope_spans for span in scope.spans)
-            self.send_response(200)
-            self.end_headers()
+    async def take(request: Request) -> Response:
+        for each in ExportTraceServiceRequest.FromString(await request.body()).resource_spans:
+            spans.extend(span for scope in each.scope_spans for span in scope.spans)
+        return Response()
 
-        def log_message(self, *_given: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", spans
-        server.shutdown()
+    with serving_app(Starlette(routes=[Route("/v1/traces", take, methods=["POST"])])) as url:
+        yield url, spans
 
 
 def described(span: Any) -> dict[str, Any]:
@@ -46,7 +41,7 @@ def described(span: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 async def test_a_call_is_a_trace_from_the_client_to_the_server(behind: Behind):
-    behind.config(post=behind.entry("post", ECHO))
+    behind.config(post=[ECHO])
     with collector() as (address, spans):
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_EXPORTER_OTLP_COMPRESSION": ""}
         with forked(behind, "--store", str(behind.store), **env) as process:
