@@ -67,13 +67,11 @@ class Both:
         return answered
 
     def fails(self, ask: Ask) -> Raised:
-        """How both fail."""
         failure, expected = (self._failure(ask, crib) for crib in (self.crib, self.twin))
         assert failure == expected
         return failure
 
     def each(self, ask: Ask) -> tuple[Any, Any]:
-        """What each answers, where that need not be the same."""
         return ask(self.crib), ask(self.twin)
 
     @staticmethod

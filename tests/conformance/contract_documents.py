@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import pytest
 
 from toolcrib import Collection, Context, Passage, Scope
@@ -33,29 +35,18 @@ def which(found):
     return sorted(passage["id"] for passage in found["passages"])
 
 
-def _of_a_turn(asked):
-    """The same for a whole turn, where `k` counts tools."""
-    return {("passages" if name == "k" else name): value for name, value in asked.items()}
-
-
-def _passages(decision):
-    return decision["knowledge"]
+def with_passages(both):
+    both(lambda crib: crib.add_collections(*COLLECTIONS))
+    both(lambda crib: crib.index_passages(PASSAGES))
+    return both
 
 
 class Documents:
-    """Inherited by `CribContract`."""
-
     @pytest.fixture(scope="class")
     @classmethod
     def read(cls, new_both):
         """Filled once, for tests that only read."""
-        return cls._with_passages(new_both())
-
-    @staticmethod
-    def _with_passages(both):
-        both(lambda crib: crib.add_collections(*COLLECTIONS))
-        both(lambda crib: crib.index_passages(PASSAGES))
-        return both
+        return with_passages(new_both())
 
     @pytest.fixture
     def rules(self, tmp_path):
@@ -93,7 +84,7 @@ class Documents:
         assert (told["added"], len(told["refused"])) == (2, 2)
 
     def test_a_shorter_document_leaves_nothing_over(self, both):
-        self._with_passages(both)
+        with_passages(both)
         told = both(lambda crib: crib.index_passages(PASSAGES[1:2]))
         assert (told["removed"], told["unchanged"]) == (1, 1)
 
@@ -140,8 +131,10 @@ class Documents:
     )
     def test_passages_come_as_many_and_whence_they_are_wanted(self, read, asked):
         told = read(lambda crib: crib.find_knowledge(QUESTION, **asked))
-        decided = read(lambda crib: crib.route(QUESTION, **_of_a_turn(asked)), but=_passages)
-        assert _passages(decided)["passages"] == told["passages"]
+        # Of a turn, `k` counts tools.
+        turn = {("passages" if name == "k" else name): value for name, value in asked.items()}
+        decided = read(lambda crib: crib.route(QUESTION, **turn), but=itemgetter("knowledge"))
+        assert decided["knowledge"]["passages"] == told["passages"]
         whence = {hit["collection"] for hit in told["passages"]}
         assert whence <= {*asked.get("collections", ["post_rules"])}
         assert len(told["passages"]) <= asked.get("k", 3)
@@ -153,7 +146,7 @@ class Documents:
         assert told["passages"]
 
     def test_documents_are_removed_by_name_and_collections_as_a_whole(self, both):
-        self._with_passages(both)
+        with_passages(both)
         assert both(lambda crib: crib.remove_docs("post_rules", "glass.md", "none.md")) == 2
         assert both(lambda crib: crib.remove_docs("wards")) == 1
         told = both(lambda crib: crib.list_collections())

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.contract_tools import MAIL, TOOLS
+from tests.conformance.contract_tools import MAIL, filled
 from tests.conformance.contract_turns import lasting
 from tests.retrieval.calibrations import calibration
 from toolcrib.errors import QueryError
 
 
 class Judging:
-    """Inherited by `CribContract`."""
-
     @pytest.fixture(scope="class")
     @classmethod
     def judged(cls, new_both, behind):
         """Filled and calibrated once, for tests that only read."""
-        both = new_both()
-        both(lambda crib: crib.index_tools(*TOOLS))
+        both = filled(new_both())
         for crib in (behind(both.crib), both.twin):
-            crib.tools.save_calibration(
-                calibration(crib.tools.calibration_fingerprint(), threshold=0.55)
-            )
+            fingerprint = crib.tools.calibration_fingerprint()
+            crib.tools.save_calibration(calibration(fingerprint, threshold=0.55))
         return both
 
     @pytest.mark.parametrize("gate", [True, False])

@@ -76,16 +76,14 @@ WRONG = {
 
 
 class Refusals:
-    """Inherited by `CribContract`."""
-
     @pytest.fixture(scope="class")
     @classmethod
     def asked(cls, new_both):
         """Filled once: what is refused changes nothing."""
         both = new_both()
         both(lambda crib: crib.index_tools(*TOOLS[:3]))
-        passages = [Passage("post_rules", "a.md", "At most thirty kilograms.")]
-        both(lambda crib: crib.index_passages(passages))
+        passage = Passage("post_rules", "a.md", "At most thirty kilograms.")
+        both(lambda crib: crib.index_passages([passage]))
         return both
 
     @pytest.mark.parametrize("ask", WRONG.values(), ids=WRONG.keys())

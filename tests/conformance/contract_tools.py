@@ -73,21 +73,9 @@ FILTERS = (
     Or(),
 )
 ODD_IDS = (
-    "a/b/c",
-    "a/../b",
-    "..",
-    "./x",
-    "a//b",
-    "/a",
-    "a/",
-    "a b",
-    "a?b#c",
-    "%41",
-    "ü/é",
-    "search",
-    "a:b",
-    "list",
-)
+    "a/b/c", "a/../b", "..", "./x", "a//b", "/a", "a/",
+    "a b", "a?b#c", "%41", "ü/é", "search", "a:b", "list",
+)  # fmt: skip
 
 
 def ids(hits):
@@ -99,28 +87,26 @@ def which(found):
     return sorted(ids(found["tools"]))
 
 
-def look_up(tool_id, crib):
-    return crib.get_tool(tool_id)
+def listed_ids(crib, **how):
+    return sorted(tool.id for tool in crib.list_tools(**how))
+
+
+def filled(both):
+    both(lambda crib: crib.index_tools(*TOOLS))
+    return both
 
 
 class Tools:
-    """Inherited by `CribContract`."""
-
     @pytest.fixture(scope="class")
     @classmethod
     def stocked(cls, new_both):
         """Filled once, for tests that only read."""
-        return cls._filled(new_both())
+        return filled(new_both())
 
     @pytest.fixture
     def mine(self, both):
         """The same, for a test that writes."""
-        return self._filled(both)
-
-    @staticmethod
-    def _filled(both):
-        both(lambda crib: crib.index_tools(*TOOLS))
-        return both
+        return filled(both)
 
     def test_what_is_put_in_is_reported(self, both):
         assert both(lambda crib: crib.index_tools(*TOOLS))["added"] == 6
@@ -134,17 +120,14 @@ class Tools:
         file.write_text(json.dumps([{"name": "good"}, {"nmae": "bad"}, {"name": "x", "tags": 5}]))
         told = both(lambda crib: crib.index_tools(file, tmp_path / "none.json"))
         assert (told["added"], len(told["refused"])) == (1, 3)
-        assert {each["source"] for each in told["refused"]} == {
-            str(file), str(tmp_path / "none.json"),
-        }  # fmt: skip
+        sources = {each["source"] for each in told["refused"]}
+        assert sources == {str(file), str(tmp_path / "none.json")}
 
     def test_two_tools_of_one_id_are_told_apart(self, both):
         other = ToolSpec(name="send_mail", server="mail", description="Another one.")
         told = both(lambda crib: crib.index_tools(TOOLS[0], TOOLS[0], [other]))
-        assert (told["added"], [each["place"] for each in told["refused"]]) == (
-            1,
-            ["mail/send_mail"],
-        )
+        (refused,) = told["refused"]
+        assert (told["added"], refused["place"]) == (1, "mail/send_mail")
 
     def test_what_cannot_be_kept_is_refused(self, both):
         half = ToolSpec(name="half", description="a \ud800 character")
@@ -166,15 +149,13 @@ class Tools:
 
         both(lambda crib: crib.index_tools(weigh, TOOLS[1], server="desk"))
         assert both(lambda crib: crib.get_tool("desk/weigh"))["description"] == "Weigh a parcel."
-        assert both(lambda crib: sorted(tool.id for tool in crib.list_tools())) == [
-            "desk/read_mail", "desk/weigh",
-        ]  # fmt: skip
+        assert both(listed_ids) == ["desk/read_mail", "desk/weigh"]
 
     @pytest.mark.parametrize("server", [None, "mail"])
     def test_what_no_source_names_goes_where_that_is_asked(self, mine, server):
         told = mine(lambda crib: crib.index_tools(TOOLS[0], prune=True, server=server))
         assert told["removed"] == (5 if server is None else 2)
-        mine(lambda crib: sorted(tool.id for tool in crib.list_tools()))
+        mine(listed_ids)
         assert mine(lambda crib: crib.find_tools("send it"), but=which)["tools"]
 
     def test_nothing_goes_while_anything_is_refused(self, mine, tmp_path):
@@ -205,8 +186,8 @@ class Tools:
     def test_filters_hold_in_searches_and_lists(self, stocked, where):
         stocked(lambda crib: crib.find_tools("send it somewhere", 9, where=where, gate=False))
         stocked(lambda crib: crib.find_tools("send it", 9, where=where, scope=MAIL))
-        stocked(lambda crib: sorted(tool.id for tool in crib.list_tools(where=where)))
-        stocked(lambda crib: sorted(tool.id for tool in crib.list_tools(where=where, scope=MAIL)))
+        stocked(partial(listed_ids, where=where))
+        stocked(partial(listed_ids, where=where, scope=MAIL))
 
     def test_words_that_no_tool_has_are_told(self, stocked):
         told = stocked(lambda crib: crib.find_tools("send a zebra", explain=True))
@@ -223,9 +204,9 @@ class Tools:
         for tool_id in ODD_IDS:
             assert both.crib.get_tool(tool_id) == both.twin.get_tool(tool_id)
         both(lambda crib: crib.remove_tools(*ODD_IDS[::2]))
-        assert both(lambda crib: sorted(t.id for t in crib.list_tools())) == sorted(ODD_IDS[1::2])
+        assert both(listed_ids) == sorted(ODD_IDS[1::2])
         for tool_id in ODD_IDS[::2]:
-            raised = both.fails(partial(look_up, tool_id))
+            raised = both.fails(lambda crib, tool_id=tool_id: crib.get_tool(tool_id))
             assert (raised.kind, raised.knows["tool_id"]) == (UnknownToolError, tool_id)
 
     def test_within_a_scope_the_rest_is_unknown(self, stocked):
@@ -250,9 +231,7 @@ class Tools:
         assert mine(lambda crib: crib.facets())["tools"] == 6
         mine(lambda crib: crib.remove_tools("mail/read_mail", "post/send_parcel"))
         mine(lambda crib: crib.remove_tools())
-        assert mine(lambda crib: sorted(t.id for t in crib.list_tools(scope=MAIL))) == [
-            "mail/old_mail", "mail/send_mail",
-        ]  # fmt: skip
+        assert mine(partial(listed_ids, scope=MAIL)) == ["mail/old_mail", "mail/send_mail"]
         mine(lambda crib: crib.find_tools("send a parcel"), but=which)
 
     def test_an_empty_crib_finds_nothing(self, both):

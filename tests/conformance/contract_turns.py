@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.contract_documents import COLLECTIONS, PASSAGES, QUESTION
-from tests.conformance.contract_tools import MAIL, TOOLS
+from tests.conformance.contract_documents import QUESTION, with_passages
+from tests.conformance.contract_tools import MAIL, TOOLS, filled
 from toolcrib import Attachment, Message, Scope, ToolSpec, Turn
 from toolcrib.errors import QueryError, UnknownDecisionError
 
@@ -37,16 +37,12 @@ def lasting(decision):
 
 
 class Turns:
-    """Inherited by `CribContract`."""
-
     @pytest.fixture(scope="class")
     @classmethod
     def ready(cls, new_both):
         """Filled once: a turn changes nothing that another one sees."""
-        both = new_both()
-        both(lambda crib: crib.index_tools(*TOOLS, THINK))
-        both(lambda crib: crib.add_collections(*COLLECTIONS))
-        both(lambda crib: crib.index_passages(PASSAGES))
+        both = with_passages(filled(new_both()))
+        both(lambda crib: crib.index_tools(THINK))
         return both
 
     @pytest.mark.parametrize("turn", TURNS, ids=str)

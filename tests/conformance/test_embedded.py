@@ -13,8 +13,6 @@ from toolcrib.router.settings import TelemetrySettings
 
 
 class TestEmbedded(CribContract):
-    """A crib in this process, with a store of its own."""
-
     @pytest.fixture(scope="class")
     @classmethod
     def new_crib(cls, settings, tmp_path_factory):

@@ -11,8 +11,6 @@ from tests.serving import running_service
 
 
 class TestRemote(CribContract):
-    """A namespace of a service that it shares with many others."""
-
     @pytest.fixture(scope="class")
     @classmethod
     def service(cls, settings):
