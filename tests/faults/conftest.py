@@ -69,6 +69,5 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture
 def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, whole again when the test ends."""
     yield running_cluster
     running_cluster.engine.mend()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -56,11 +58,32 @@ def make_key(store: Path | str, **grant: Any) -> str:
 
 
 def client_of(url: str, key: str, namespace: str | None = None) -> httpx2.Client:
-    """A client with a key."""
     headers = {"Authorization": f"Bearer {key}"}
     if namespace is not None:
         headers["Toolcrib-Namespace"] = namespace
     return httpx2.Client(base_url=url, headers=headers, timeout=PATIENCE_S)
+
+
+def pages(client: httpx2.Client, path: str, **params: Any) -> Iterator[dict[str, Any]]:
+    """Every page of a list, each once the one before was read."""
+    cursor: dict[str, str] | None = {}
+    while cursor is not None:
+        page = client.get(path, params={**params, **cursor}).json()
+        yield page
+        cursor = None if page["next"] is None else {"cursor": page["next"]}
+
+
+def head_of(client: httpx2.Client, body: bytes) -> bytes:
+    """The head of a client's request to write tools, for who sends the body bit by bit."""
+    lines = [
+        "POST /v1/tools HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    ]
+    kept = ("Authorization", "Toolcrib-Namespace")
+    lines += [f"{name}: {client.headers[name]}" for name in kept if name in client.headers]
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
 
 
 class Served:
@@ -96,7 +119,6 @@ class Served:
                 if command
                 else ForkedProcess(*module, *words, **how)
             )
-        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the service did not start: {log.read_text()[-2000:]}"
         said = json.loads(line)
@@ -104,7 +126,6 @@ class Served:
         self.pid: int = said["pid"]
 
     def client(self, key: str, namespace: str | None = None) -> httpx2.Client:
-        """A client with a key."""
         return client_of(self.url, key, namespace)
 
     def ready(self) -> httpx2.Response:
@@ -123,8 +144,16 @@ class Served:
             if line.startswith(f"toolcrib_{name} ")
         )
 
+    def is_idle(self) -> bool:
+        """Whether nothing is under way, nor goes on behind a caller's back."""
+        return self.gauge("requests_under_way") == self.gauge("abandoned_work") == 0
+
+    def connect(self) -> socket.socket:
+        """A connection that says nothing by itself."""
+        place = urlsplit(self.url)
+        return socket.create_connection((place.hostname, place.port), PATIENCE_S)
+
     def kill(self) -> None:
-        """End it at once, whatever it does."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
@@ -132,7 +161,6 @@ class Served:
         return self._end(signal.SIGTERM)
 
     def tell(self, what: signal.Signals) -> None:
-        """Send a signal, without waiting."""
         self.process.send_signal(what)
 
     def _end(self, how: signal.Signals) -> int:
@@ -154,7 +182,6 @@ class Engine:
         self.start()
 
     def start(self) -> None:
-        """Start it over what it has kept."""
         self._process = ForkedProcess(
             "tests.faults.qdrant_process", str(self._folder), str(self._port)
         )
@@ -171,7 +198,6 @@ class Engine:
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on where it was."""
         self._process.send_signal(signal.SIGCONT)
 
     def mend(self) -> None:
@@ -188,5 +214,4 @@ class Engine:
         self._process.close()
 
     def kill(self) -> None:
-        """End it at once, frozen or not."""
         self._process.close()

@@ -40,7 +40,6 @@ class KeptQdrant(fake.LocalQdrant):
         self._orders: list[tuple[dict[str, Any], itertools.count[int]]] = []
 
     def answer(self, request: fake.Request) -> fake.Reply:
-        """Take orders, or follow those that were given and answer."""
         if request.path == "/orders":
             self._orders = [(order, itertools.count()) for order in request.body]
             return fake.Reply(200, "{}")

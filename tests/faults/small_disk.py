@@ -27,9 +27,7 @@ class SmallDisk:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert self._holder.stdout is not None
         if self._holder.stdout.readline() != "ready\n":
-            assert self._holder.stderr is not None
             words = self._holder.stderr.read().strip()
             self.close()
             raise OSError(words or "no namespaces of mounts here")
@@ -43,7 +41,6 @@ class SmallDisk:
 
     @property
     def free(self) -> int:
-        """Bytes that are left."""
         found = os.statvfs(self.seen)
         return found.f_bavail * found.f_frsize
 
@@ -54,7 +51,6 @@ class SmallDisk:
                 ballast.write(bytes(min(self.free - but, 2**20)))
 
     def make_room(self) -> None:
-        """Take away what it was filled with."""
         (self.seen / "ballast").unlink()
 
     def close(self) -> None:

@@ -6,12 +6,11 @@ import json
 import resource
 import socket
 from contextlib import ExitStack
-from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
-from tests.faults.processes import PATIENCE_S, Served, make_key, served, until
+from tests.faults.processes import Served, head_of, make_key, served, until
 
 SETTINGS = {"SERVICE__TIMEOUT_S": 2, "SERVICE__CONCURRENT": 16}
 TOOL = {"name": "bolt", "description": "Turns a bolt by hand."}
@@ -42,26 +41,8 @@ def client(service, key_and_service):
 @pytest.fixture
 def connect(service):
     """Opens connections that are closed with the test."""
-    place = urlsplit(service.url)
     with ExitStack() as stack:
-
-        def open_one():
-            made = socket.create_connection((place.hostname, place.port), PATIENCE_S)
-            return stack.enter_context(made)
-
-        yield open_one
-
-
-def head_of(client, body, *more):
-    lines = [
-        "POST /v1/tools HTTP/1.1",
-        "Host: localhost",
-        f"Authorization: {client.headers['Authorization']}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        *more,
-    ]
-    return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+        yield lambda: stack.enter_context(service.connect())
 
 
 def body_of(number):
@@ -80,10 +61,6 @@ def status_of(connection):
 def require_served(client):
     found = served(client.post, "/v1/tools/search", json=SEARCH).json()
     assert "bolt" in {hit["id"] for hit in found["tools"]}
-
-
-def free_again(service):
-    return service.gauge("requests_under_way") == service.gauge("abandoned_work") == 0
 
 
 def test_hundreds_of_connections_that_say_nothing_keep_nobody_out(service, client, connect):
@@ -125,27 +102,21 @@ def test_a_head_without_end_is_cut_off(service, client, connect):
     require_served(client)
 
 
-def test_half_a_body_gets_504_and_its_place_is_given_back(service, client, connect):
-    body = body_of(1)
-    halves = [connect() for _ in range(8)]
-    for half in halves:
-        half.sendall(head_of(client, body) + body[:-1])
-    require_served(client)
-    assert {status_of(half) for half in halves} == {504}
-    until(lambda: free_again(service), "places given back")
-    assert client.get("/v1/tools/bolt1").status_code == 404
-
-
-def test_more_half_bodies_than_there_are_places_turn_others_away_only_for_a_while(
-    service, client, connect
+@pytest.mark.parametrize(
+    ("count", "statuses"), [(8, {504}), (20, {503, 504})], ids=["places left", "too many"]
+)
+def test_half_a_body_gets_504_and_its_place_is_given_back(
+    service, client, connect, count, statuses
 ):
-    body = body_of(2)
-    halves = [connect() for _ in range(20)]
+    body = body_of(1)
+    halves = [connect() for _ in range(count)]
     for half in halves:
         half.sendall(head_of(client, body) + body[:-1])
-    assert {status_of(half) for half in halves} <= {503, 504}
     require_served(client)
-    until(lambda: free_again(service), "places given back")
+    found = {status_of(half) for half in halves}
+    assert {504} <= found <= statuses
+    until(service.is_idle, "places given back")
+    assert client.get("/v1/tools/bolt1").status_code == 404
 
 
 def test_half_a_body_without_a_key_is_turned_away_at_once(service, client, connect):
@@ -162,7 +133,7 @@ def test_a_client_that_goes_in_the_middle_of_its_body_has_written_nothing(servic
         leaving = connect()
         leaving.sendall(head_of(client, body) + body[:-1])
         leaving.close()
-    until(lambda: free_again(service), "places given back")
+    until(service.is_idle, "places given back")
     require_served(client)
     assert client.get("/v1/tools/bolt4").status_code == 404
 
@@ -192,7 +163,7 @@ def test_clients_that_never_read_their_answers_hold_no_place(service, client, co
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.sendall(ask)
     require_served(client)
-    until(lambda: free_again(service), "places given back")
+    until(service.is_idle, "places given back")
 
 
 def test_what_is_no_http_is_refused_and_forgotten(service, client, connect):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import socket
 import sys
 import time
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from tests.faults.processes import PATIENCE_S, Served, make_key, until
+from tests.faults.processes import Served, head_of, make_key, pages, until
 from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.router.decision_log_db import DatabaseLog, DecisionPruner
@@ -26,6 +24,7 @@ DAY_S = 86_400
 JUMPS = (0, DAY_S, 0, -DAY_S, 0, DAY_S, -DAY_S)
 SCRIPT = Path(__file__).with_name("another_clock.py")
 NUMBERS = itertools.count()
+DECISIONS = "/v1/decisions"
 
 TOOLS = [{"name": f"bolt{n}", "description": f"Turns bolt number {n} by hand."} for n in range(4)]
 
@@ -43,7 +42,6 @@ def put_clock(folder, ahead_s):
 
 
 def start(folder):
-    """A service by the clock of this folder."""
     command = (sys.executable, str(SCRIPT), str(folder / "ahead"))
     settings = {"SERVICE__KEEP_DAYS": 3}
     return Served(folder / "store", folder / "log", settings=settings, command=command)
@@ -76,19 +74,6 @@ def route(client):
     answer = client.post("/v1/route", json={"text": "turn bolt number 2"})
     assert answer.status_code == 200, answer.text
     return answer.json()["id"]
-
-
-def pages(client, between=lambda: None):
-    """Every decision that is listed, page by page, with something done in between."""
-    found, cursor = [], None
-    while True:
-        asked = {"limit": 2} if cursor is None else {"limit": 2, "cursor": cursor}
-        page = client.get("/v1/decisions", params=asked).json()
-        found += page["decisions"]
-        cursor = page["next"]
-        if cursor is None:
-            return found
-        between()
 
 
 def test_a_rate_is_neither_lifted_nor_held_against_a_key_for_longer_than_it_says(
@@ -136,7 +121,7 @@ def test_decisions_are_listed_once_each_newest_first_by_the_clock_they_were_made
     for jump in JUMPS:
         set_clock(jump)
         made += [route(client) for _ in range(2)]
-    listed = pages(client)
+    listed = [each for page in pages(client, DECISIONS, limit=2) for each in page["decisions"]]
     assert sorted(each["id"] for each in listed) == sorted(made)
     times = [each["at"] for each in listed]
     assert times == sorted(times, reverse=True)
@@ -146,13 +131,11 @@ def test_a_list_that_is_being_read_repeats_and_leaves_out_nothing_when_the_clock
     client, set_clock
 ):
     before = [route(client) for _ in range(8)]
-    jumps = itertools.cycle((DAY_S, -DAY_S, 0))
-
-    def jump_and_go_on():
+    jumps, listed = itertools.cycle((DAY_S, -DAY_S, 0)), []
+    for page in pages(client, DECISIONS, limit=2):
+        listed += [each["id"] for each in page["decisions"]]
         set_clock(next(jumps))
         route(client)
-
-    listed = [each["id"] for each in pages(client, jump_and_go_on)]
     assert len(listed) == len(set(listed))
     assert set(before) <= set(listed)
 
@@ -163,7 +146,7 @@ def test_what_was_said_of_a_decision_is_kept_and_the_last_outcome_counts(client,
         set_clock(jump)
         said = {"decision_id": decision, "intent": f"intent{number}"}
         assert client.post("/v1/feedback", json=said).status_code == 204
-    record = client.get(f"/v1/decisions/{decision}").json()
+    record = client.get(f"{DECISIONS}/{decision}").json()
     said = sorted(each["intent"] for each in record["feedback"])
     assert said == [f"intent{number}" for number in range(len(JUMPS))]
 
@@ -206,19 +189,12 @@ def test_a_request_that_is_under_way_is_answered_though_the_clock_is_set(
     service, client, set_clock
 ):
     body = json.dumps({"tools": [{**TOOLS[0], "name": "late"}]}).encode()
-    place = urlsplit(service.url)
-    head = (
-        f"POST /v1/tools HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n"
-        f"Authorization: {client.headers['Authorization']}\r\n"
-        f"Toolcrib-Namespace: {client.headers['Toolcrib-Namespace']}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    with socket.create_connection((place.hostname, place.port), PATIENCE_S) as connection:
-        connection.sendall(head.encode() + body[:-1])
+    with service.connect() as connection:
+        connection.sendall(head_of(client, body) + body[:-1])
         until(lambda: service.gauge("requests_under_way") == 1, "the request is under way")
         for jump in (DAY_S, -DAY_S):
             set_clock(jump)
             assert service.ready().status_code == 200
         connection.sendall(body[-1:])
-        assert connection.makefile("rb").read().startswith(b"HTTP/1.1 200")
+        assert connection.makefile("rb").readline().startswith(b"HTTP/1.1 200")
     assert client.get("/v1/tools/late").status_code == 200

@@ -70,9 +70,8 @@ def require_come_back(answer):
 def keys_refused(client):
     """The line of the metric by which an alert goes off; None before the first such request."""
     lines = client.get("/metrics").text.splitlines()
-    return next(
-        (e for e in lines if e.startswith('toolcrib_turned_away_total{reason="key"}')), None
-    )
+    start = 'toolcrib_turned_away_total{reason="key"}'
+    return next((line for line in lines if line.startswith(start)), None)
 
 
 def test_while_it_is_dead_every_caller_is_told_to_come_back_and_then_all_is_as_before(

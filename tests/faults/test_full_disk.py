@@ -35,18 +35,9 @@ def bolt(number):
 
 
 @pytest.fixture
-def disk(tmp_path):
-    yield from disk_of(tmp_path / "disk", SIZE)
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    yield from disk_of(tmp_path / "disk", SMALL)
-
-
-def disk_of(folder, size):
+def disk(tmp_path, request):
     try:
-        made = SmallDisk(folder, size)
+        made = SmallDisk(tmp_path / "disk", getattr(request, "param", SIZE))
     except OSError as reason:
         pytest.skip(f"no disk of its own can be had here: {reason}")
     yield made
@@ -109,19 +100,20 @@ def test_writers_are_told_507_readers_notice_nothing_and_with_room_writing_goes_
     assert service.stop() == 0
 
 
+@pytest.mark.parametrize("disk", [SMALL], indirect=True)
 def test_when_its_ledger_cannot_grow_turns_are_routed_and_feedback_is_refused(
-    serve, small_disk, tmp_path
+    serve, disk, tmp_path
 ):
     store = tmp_path / "store"
     key = make_key(store)
-    shutil.move(store / "ledger.db", small_disk.seen)
-    (store / "ledger.db").symlink_to(small_disk.folder / "ledger.db")
-    service = serve(store, module=small_disk.module)
+    shutil.move(store / "ledger.db", disk.seen)
+    (store / "ledger.db").symlink_to(disk.folder / "ledger.db")
+    service = serve(store, module=disk.module)
     with service.client(key) as client:
         client.post("/v1/tools", json={"tools": [bolt(0)]})
         decision = route(client)
         assert say(client, decision, 0).status_code == 204
-        small_disk.fill(but=0)
+        disk.fill(but=0)
         taken = ["intent0", *say_until_it_is_full(client, decision)]
         later = [route(client) for _ in range(3)]
         assert client.post("/v1/tools/search", json=QUERY).json()["tools"]
@@ -132,7 +124,7 @@ def test_when_its_ledger_cannot_grow_turns_are_routed_and_feedback_is_refused(
         assert client.post("/v1/alternates", json=asked).status_code == 200
         assert service.ready().status_code == 200
 
-        small_disk.make_room()
+        disk.make_room()
         assert say(client, decision, 1000).status_code == 204
         record = client.get(f"/v1/decisions/{decision}").json()
         assert [each["intent"] for each in record["feedback"]] == [*taken, "intent1000"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import httpx2
 
-from tests.faults.processes import client_of, make_key, until
+from tests.faults.processes import client_of, make_key, pages, until
 from tests.fork_server import ForkedProcess
 
 ROUNDS = 2
@@ -55,12 +56,11 @@ def write_tools(client, namespace, books, run, dice):
             name = f"bolt{run}x{dice.randrange(number)}"
         thing = ("tool", namespace, name)
         if number % 7 == 6 and GONE not in books.states[thing] and books.states[thing]:
-            books.write(thing, GONE, lambda name=name: client.delete(f"/v1/tools/{name}"))
+            books.write(thing, GONE, partial(client.delete, f"/v1/tools/{name}"))
         else:
             body = {"tools": [tool(name, f"write{number}")]}
-            books.write(
-                thing, f"write{number}", lambda body=body: client.post("/v1/tools", json=body)
-            )
+            send = partial(client.post, "/v1/tools", json=body)
+            books.write(thing, f"write{number}", send)
 
 
 def write_documents(client, namespace, books, run, dice):
@@ -71,7 +71,7 @@ def write_documents(client, namespace, books, run, dice):
         text = f"# Page {number}\n\nThe word of {name} is quux{run}x{number}."
         body = {"collection": "handbook", "documents": [{"name": name, "text": text}]}
         thing = ("document", namespace, name)
-        books.write(thing, text, lambda body=body: client.post("/v1/documents", json=body))
+        books.write(thing, text, partial(client.post, "/v1/documents", json=body))
 
 
 def write_feedback(client, namespace, books, run, dice):
@@ -79,7 +79,7 @@ def write_feedback(client, namespace, books, run, dice):
         decision = client.post("/v1/route", json={"text": f"turn bolt {number}"}).json()["id"]
         said = {"decision_id": decision, "intent": f"intent{run}x{number}"}
         thing = ("feedback", namespace, decision)
-        books.write(thing, said["intent"], lambda said=said: client.post("/v1/feedback", json=said))
+        books.write(thing, said["intent"], partial(client.post, "/v1/feedback", json=said))
 
 
 WRITERS = (write_tools, write_documents, write_feedback)
@@ -93,59 +93,37 @@ def until_cut_off(write, *given):
 def write_and_kill(service, store, key, books, run, dice):
     """Let all write at once to both namespaces, and kill the service at a moment by chance."""
     clients = [service.client(key, namespace) for namespace in NAMESPACES]
-    threads = [
-        threading.Thread(
-            target=until_cut_off,
-            args=(write, client, namespace, books, run, random.Random(dice.random())),
-        )
-        for client, namespace in zip(clients, NAMESPACES, strict=True)
-        for write in WRITERS
-    ]
     maker = ForkedProcess("tests.faults.key_maker", str(store))
     before = books.acknowledged
-    for thread in threads:
-        thread.start()
-    first = maker.stdout.readline()
-    enough = before + dice.randrange(20, 150)
-    until(lambda: books.acknowledged >= enough, "writes that are acknowledged")
-    service.kill()
+    with ThreadPoolExecutor(len(NAMESPACES) * len(WRITERS)) as pool:
+        for client, namespace in zip(clients, NAMESPACES, strict=True):
+            for write in WRITERS:
+                own = random.Random(dice.random())
+                pool.submit(until_cut_off, write, client, namespace, books, run, own)
+        first = maker.stdout.readline()
+        enough = before + dice.randrange(20, 150)
+        until(lambda: books.acknowledged >= enough, "writes that are acknowledged")
+        service.kill()
     maker.kill()
     keys = [first, *maker.stdout]
     maker.close()
-    for thread in threads:
-        thread.join()
     for client in clients:
         client.close()
     return [text[:-1] for text in keys if text.endswith("\n")]
 
 
-def listed(client):
-    """Every tool that is listed, with its description."""
-    found, cursor = {}, None
-    while True:
-        after = {} if cursor is None else {"cursor": cursor}
-        page = client.get("/v1/tools", params={"limit": 100, **after}).json()
-        found |= {each["id"]: each["description"] for each in page["tools"]}
-        cursor = page["next"]
-        if cursor is None:
-            return found
-
-
 def require_tools(client, namespace, books, dice):
-    held = listed(client)
+    listed = [each for page in pages(client, "/v1/tools", limit=100) for each in page["tools"]]
+    held = {each["id"]: each["description"] for each in listed}
     expected = books.settled("tool", namespace)
     assert {
         name: state
         for name, state in expected.items()
         if held.get(name) != (None if state == GONE else tool(name, state)["description"])
     } == {}
-    unknown = {
-        name
-        for name, text in held.items()
-        if text
-        not in {tool(name, s)["description"] for s in books.states[("tool", namespace, name)]}
-    }
-    assert unknown == set()
+    for name, text in held.items():
+        states = books.states["tool", namespace, name]
+        assert text in {tool(name, state)["description"] for state in states}, name
     there = sorted(name for name, state in expected.items() if state != GONE)
     for name in dice.sample(there, min(3, len(there))):
         found = client.post("/v1/tools/search", json={"query": f"the bolt of {name}", "k": 3})

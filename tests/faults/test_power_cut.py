@@ -30,7 +30,6 @@ def disk(tmp_path):
 
 
 def index(store, number):
-    """Index the tools of a round in a process of its own, to its end."""
     arguments = (str(store), str(number), str(COUNT))
     with closing(ForkedProcess("tests.store.killed_indexer", *arguments)) as indexer:
         assert len(indexer.stdout.readlines()) == COUNT

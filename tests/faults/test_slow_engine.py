@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import httpx2
 import pytest
@@ -35,15 +34,6 @@ def require_deadline(answer):
     assert answer.json()["type"] == "urn:toolcrib:problem:deadline"
 
 
-def ready_again(service):
-    return service.ready().status_code == 200
-
-
-def free_again(service):
-    """Whether nothing is under way, nor goes on behind a caller's back."""
-    return service.gauge("requests_under_way") == service.gauge("abandoned_work") == 0
-
-
 def test_callers_of_a_frozen_engine_are_told_so_and_all_goes_on_when_it_does(cluster, namespace):
     patient = cluster.patient.client(cluster.key, namespace)
     hasty = cluster.hasty.client(cluster.key, namespace)
@@ -69,8 +59,8 @@ def test_callers_of_a_frozen_engine_are_told_so_and_all_goes_on_when_it_does(clu
         cluster.engine.thaw()
 
         for service in (cluster.patient, cluster.hasty):
-            until(partial(ready_again, service), "ready again")
-            until(partial(free_again, service), "all slots given back")
+            until(lambda service=service: service.ready().status_code == 200, "ready again")
+            until(service.is_idle, "all slots given back")
         for client in (patient, hasty):
             found = served(client.post, "/v1/tools/search", json=QUERY).json()
             assert found["tools"][0]["id"] == "bolt"
@@ -93,7 +83,7 @@ def test_while_some_searches_are_slow_other_requests_are_answered(cluster, names
         assert cluster.hasty.gauge("abandoned_work") >= 2
         served(client.get, "/v1/tools/bolt")
         cluster.engine.order()
-        until(lambda: free_again(cluster.hasty), "all slots given back")
+        until(cluster.hasty.is_idle, "all slots given back")
         served(client.post, "/v1/tools/search", json=QUERY)
 
 
@@ -113,5 +103,5 @@ def test_too_many_slow_searches_are_turned_away_until_the_first_have_ended(clust
                 assert int(answer.headers["retry-after"]) >= 1
         assert 0 < len(late) < len(answers)
         cluster.engine.order()
-        until(lambda: free_again(cluster.hasty), "all slots given back")
+        until(cluster.hasty.is_idle, "all slots given back")
         served(client.post, "/v1/tools/search", json=QUERY)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from urllib.parse import urlsplit
+from http.client import HTTPResponse
 
 import httpx2
 
-from tests.faults.processes import PATIENCE_S, make_key, until
+from tests.faults.processes import head_of, make_key, until
 from toolcrib import Settings
 from toolcrib.build import open_records_db
 
@@ -21,26 +20,18 @@ TOOL = {"name": "bolt", "description": "Turns a bolt."}
 def half_a_write(service, key):
     """A connection on which all of a write but its last byte was sent, and that byte."""
     body = json.dumps({"tools": [TOOL]}).encode()
-    place = urlsplit(service.url)
-    head = (
-        f"POST /v1/tools HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    connection = socket.create_connection((place.hostname, place.port), PATIENCE_S)
-    connection.sendall(head.encode() + body[:-1])
+    connection = service.connect()
+    with service.client(key) as client:
+        connection.sendall(head_of(client, body) + body[:-1])
     until(lambda: service.gauge("requests_under_way") == 1, "the request is under way")
     return connection, body[-1:]
 
 
 def answered(connection):
     """Status and JSON of the answer that comes on a connection."""
-    reader = connection.makefile("rb")
-    status = int(reader.readline().split()[1])
-    length = 0
-    while (line := reader.readline()) != b"\r\n":
-        if line.lower().startswith(b"content-length:"):
-            length = int(line.split(b":")[1])
-    return status, json.loads(reader.read(length))
+    answer = HTTPResponse(connection)
+    answer.begin()
+    return answer.status, json.load(answer)
 
 
 def test_readiness_goes_first_new_requests_are_sent_on_and_work_under_way_is_answered(
@@ -132,19 +123,18 @@ def test_stopped_amid_writes_it_keeps_all_that_callers_saw_acknowledged(serve, t
                 assert answer.json()["added"] == 1, answer.text
                 acknowledged.append((namespace, tool["name"]))
 
-    writers = [threading.Thread(target=write, args=(name,)) for name in ("default", "a", "b")]
-    for writer in writers:
-        writer.start()
-    until(lambda: len(acknowledged) > 30, "writes that are acknowledged")
-    assert service.stop() == 0
-    for writer in writers:
-        writer.join()
+    namespaces = ("default", "a", "b")
+    with ThreadPoolExecutor(len(namespaces)) as pool:
+        writers = pool.map(write, namespaces)
+        until(lambda: len(acknowledged) > 30, "writes that are acknowledged")
+        assert service.stop() == 0
+        list(writers)
     for answer in refused:
         assert answer.json()["type"] == "urn:toolcrib:problem:service-unavailable"
         assert "retry-after" in answer.headers
 
     again = serve(store)
-    for namespace in ("default", "a", "b"):
+    for namespace in namespaces:
         with again.client(key, namespace) as client:
             held = client.get("/v1/tools", params={"limit": 500}).json()["tools"]
         expected = {name for where, name in acknowledged if where == namespace}
