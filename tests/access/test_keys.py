@@ -151,11 +151,15 @@ def test_a_revoked_key_holds_no_longer_where_it_was_revoked(ring):
     assert is_known(ring, other)
 
 
-def test_it_stops_within_two_seconds_wherever_it_was_in_use(ring, records_db, wall, clock):
+@pytest.mark.parametrize("jump_s", [0, -365 * DAY_S])
+def test_it_stops_within_two_seconds_wherever_it_was_in_use_by_any_wall_clock(
+    ring, records_db, wall, clock, jump_s
+):
     key, text = ring.create("ann", GRANT)
     elsewhere = KeyRing(records_db, wall, clock)
     assert is_known(elsewhere, text)
     ring.revoke(key.id)
+    wall.now += jump_s
     clock.now += 1.999
     assert not is_known(elsewhere, text)
 
@@ -167,16 +171,6 @@ def test_a_key_in_use_is_not_looked_up_every_time(ring, records_db, clock):
     assert is_known(ring, text)
     clock.now += 2
     assert not is_known(ring, text)
-
-
-def test_a_wall_clock_that_jumps_back_does_not_keep_a_revoked_key(ring, records_db, wall, clock):
-    key, text = ring.create("ann", GRANT)
-    elsewhere = KeyRing(records_db, wall, clock)
-    assert is_known(elsewhere, text)
-    ring.revoke(key.id)
-    wall.now -= 365 * DAY_S
-    clock.now += 2
-    assert not is_known(elsewhere, text)
 
 
 def test_revoking_again_changes_nothing_and_an_unknown_key_is_none(ring, wall):

@@ -71,15 +71,16 @@ def test_a_token_without_a_known_scope_is_forbidden(issuer, verifier):
         verifier.verify(issuer.token("openid"))
 
 
-def test_a_token_for_another_audience_does_not_hold(issuer, verifier):
-    issuer.audience = "https://other.example.com"
-    with pytest.raises(UnauthenticatedError, match=r"[Aa]udience"):
-        verifier.verify(issuer.token("tools.read"))
-
-
-def test_a_token_that_has_ended_does_not_hold(issuer, verifier):
-    issuer.lasts_s = -tokens_module.TOKEN_CLOCK_SKEW_S - 1
-    with pytest.raises(UnauthenticatedError, match="expired"):
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("audience", "https://other.example.com", r"[Aa]udience"),
+        ("lasts_s", -tokens_module.TOKEN_CLOCK_SKEW_S - 1, "expired"),
+    ],
+)
+def test_a_token_of_another_audience_or_time_does_not_hold(issuer, verifier, field, value, said):
+    setattr(issuer, field, value)
+    with pytest.raises(UnauthenticatedError, match=said):
         verifier.verify(issuer.token("tools.read"))
 
 

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import BaseRequestHandler, UDPServer
 
 import pytest
 
@@ -32,8 +33,6 @@ pytestmark = pytest.mark.skipif(HAPROXY is None, reason="HAProxy is not installe
 
 @dataclass
 class Replica:
-    """What a replica was asked, and what it answers."""
-
     ready: bool = True
     status: int = 200
     hangs_up: bool = False
@@ -113,29 +112,23 @@ def stop(server: ThreadingHTTPServer) -> None:
 @contextmanager
 def naming(known: list[str]) -> Generator[int]:
     """A name server on loopback that knows these addresses, whatever it is asked; its port."""
-    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    server.bind(("127.0.0.1", 0))
 
-    def answer() -> None:
-        while True:
-            query, peer = server.recvfrom(4096)
-            if query == b"stop":
-                return
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            query, server = self.request
             end = query.index(b"\0", 12) + 5
             is_v4 = query[end - 4 : end - 2] == b"\0\1"
             found = [socket.inet_aton(address) for address in known] if is_v4 else []
             head = query[:2] + struct.pack(">HHHHH", 0x8180, 1, len(found), 0, 0)
             records = b"".join(b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + one for one in found)
-            server.sendto(head + query[12:end] + records, peer)
+            server.sendto(head + query[12:end] + records, self.client_address)
 
-    thread = threading.Thread(target=answer)
-    thread.start()
-    try:
-        yield server.getsockname()[1]
-    finally:
-        server.sendto(b"stop", server.getsockname())
-        thread.join()
-        server.close()
+    with UDPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
 
 
 def free_ports(count: int) -> list[int]:
@@ -295,5 +288,4 @@ def test_figures_are_not_shown_to_the_outside(cluster, path):
 
 def test_the_balancer_waits_longer_than_the_service_works():
     waits = re.search(r"timeout server (\d+)s", (CONFIGS / "balancer.cfg").read_text("utf-8"))
-    assert waits is not None
     assert int(waits[1]) > ServiceSettings().timeout_s

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import signal
 import threading
@@ -13,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.deploy.test_balancer import (
@@ -47,7 +46,6 @@ class Cluster:
     services: dict[str, ForkedProcess] = field(default_factory=dict)
 
     def start(self, host: str) -> None:
-        """Start a service; it is ready some seconds later."""
         command = ("toolcrib", "serve", "--host", host, "--port", str(self.replica_port))
         with Path(os.devnull).open("wb") as nowhere:
             self.services[host] = ForkedProcess(*command, env=self.env, stderr=nowhere)
@@ -58,16 +56,15 @@ class Cluster:
 
     def ask(self, path: str, body: Any = None, *, host: str = "") -> tuple[int, Any]:
         """Ask the balancer, or one of the services."""
-        at = (host, self.replica_port) if host else ("127.0.0.1", self.port)
-        connection = http.client.HTTPConnection(*at, timeout=30)
-        try:
-            headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-            method, text = ("GET", None) if body is None else ("POST", json.dumps(body))
-            connection.request(method, path, text, headers)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
+        port = self.replica_port if host else self.port
+        answer = httpx2.request(
+            "GET" if body is None else "POST",
+            f"http://{host or '127.0.0.1'}:{port}{path}",
+            headers={"Authorization": f"Bearer {self.key}"},
+            json=body,
+            timeout=30,
+        )
+        return answer.status_code, answer.json()
 
     def found(self, host: str = "") -> tuple[int, list[str]]:
         status, answer = self.ask(SEARCH, QUESTION, host=host)
@@ -76,7 +73,7 @@ class Cluster:
     def is_whole(self) -> bool:
         try:
             ready = {self.ask("/readyz", host=host)[0] for host in ADDRESSES}
-        except OSError:
+        except httpx2.TransportError:
             return False
         return ready == {200} and healthy(self.health_port) == len(ADDRESSES)
 
@@ -109,7 +106,7 @@ def asking_while(cluster: Cluster, change: Any) -> list[tuple[int, list[str]]]:
         while not over.is_set():
             # Nobody can hide a service that dies between an answer's head and its body; whoever
             # only reads asks again.
-            with suppress(http.client.IncompleteRead):
+            with suppress(httpx2.RemoteProtocolError):
                 seen.append(cluster.found())
 
     asker = threading.Thread(target=ask)

@@ -42,7 +42,6 @@ def test_an_image_is_named_by_version_and_digest(name):
 @each(QDRANT)
 def test_qdrant_is_of_a_version_that_toolcrib_accepts(name):
     tag = re.match(r"qdrant/qdrant:v(\d+)\.(\d+)\.\d+-unprivileged@", image(name))
-    assert tag is not None
     assert (int(tag[1]), int(tag[2])) >= MIN_SERVER_VERSION
 
 
@@ -109,7 +108,6 @@ def test_the_services_variables_are_settings(name, monkeypatch, tmp_path):
     threads = SERVICES[name]["deploy"]["resources"]["limits"]["cpus"]
     assert settings.encoder.threads == int(threads)
     server = re.fullmatch(r"http://([\w-]+):6333", settings.store)
-    assert server is not None
     assert server[1] in SERVICES[name]["depends_on"]
 
 

@@ -44,7 +44,6 @@ def answering(path: str, status: int) -> Generator[int]:
 def command(name: str, port: int) -> list[str]:
     """What a check runs, with the test's port in the place of its own."""
     if name == "image":
-        assert IMAGE is not None
         python, *rest = json.loads(IMAGE[1])
         assert python == "python"
         return [sys.executable, *rest]

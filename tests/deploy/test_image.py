@@ -54,7 +54,6 @@ def variables() -> dict[str, str]:
 def test_the_packages_are_the_wheel_with_these_extras():
     (last,) = [run for run in values("RUN", STAGES["packages"]) if "toolcrib-*.whl" in run]
     named = re.search(r"\[([\w,]+)\]", last)
-    assert named is not None
     assert set(named[1].split(",")) == EXTRAS
     assert set(PROJECT["optional-dependencies"]) >= EXTRAS
     assert "--no-index" in last

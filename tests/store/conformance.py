@@ -38,7 +38,7 @@ from tests.store.samples import (
 )
 from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import BadPointError, StoreError
-from toolcrib.store.base import Layout, LegQuery, Point, Store, point_id
+from toolcrib.store.base import Layout, LegQuery, Store, point_id
 from toolcrib.store.filters import And, AnyOf, Equals, Filter, HasId, Not, Or, Range, matches
 
 PAYLOADS: dict[str, dict[str, Any]] = {
@@ -124,10 +124,6 @@ def _found(store: Store, **how: Any) -> list[list[str]]:
     """Ids of the hits of a question to each kind of vector."""
     legs = [dense_leg(unit(1), **how), multi_leg(unit(1), **how), sparse_leg({1: 1.0}, **how)]
     return [[hit.id for hit in hits] for hits in store.search(legs)]
-
-
-def _expected(where: Filter, points: list[Point]) -> set[str]:
-    return {p.id for p in points if matches(where, p.id, p.payload)}
 
 
 class PartContract:
@@ -405,14 +401,12 @@ class PartContract:
         )
         def holds(contents: list[dict[str, Any]], wheres: list[Filter]) -> None:
             # The same ids in every example: each replaces the points of the one before.
-            points = [
-                point(name, dense=unit(1), **content)
-                for name, content in zip(NAMES, contents, strict=True)
-            ]
+            named = zip(NAMES, contents, strict=True)
+            points = [point(name, dense=unit(1), **content) for name, content in named]
             store.upsert(points)
             answers = store.search([dense_leg(unit(1), where=where) for where in wheres])
             for where, hits in zip(wheres, answers, strict=True):
-                expected = _expected(where, points)
+                expected = {p.id for p in points if matches(where, p.id, p.payload)}
                 assert {record.id for record in store.scroll(where)} == expected
                 assert {hit.id for hit in hits} == expected
                 assert store.count(where) == len(expected)

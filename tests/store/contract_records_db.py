@@ -85,8 +85,6 @@ def apply(db: RecordsDb | Model, mark: str, kind: str, table: str, *values) -> o
 
 
 class RecordsDbContract:
-    """Every test of the contract; the subclass supplies the fixture `db`."""
-
     def test_a_new_database_holds_nothing(self, db):
         assert db.get("keys", "a") is None
         assert db.newest("keys") == []
@@ -158,12 +156,6 @@ class RecordsDbContract:
         assert db.prune("old", before=float("-inf")) == 0
         assert db.prune("old", before=float("inf")) == 100
         assert db.tables() == ["other"]
-
-    def test_tables_are_those_that_hold_anything(self, db):
-        for name in ("keys", "decisions/a", "decisions/b", "decision"):
-            db.put(name, row())
-        db.delete("decisions/b", "a")
-        assert db.tables() == ["decision", "decisions/a", "keys"]
 
     def test_of_one_id_twice_in_a_call_the_last_one_stays(self, db):
         db.put_all("keys", [row(n=1), row("b"), row(n=2)])

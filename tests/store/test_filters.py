@@ -99,10 +99,14 @@ def test_a_filter_means_what_it_says(where: Filter, expected: bool) -> None:
         (Equals("cost_estimate", "1"), "an equality filter cannot use the field"),
         (Range("server", gt=1), "a range filter cannot use the field 'server'"),
         (Not(And(Or(AnyOf("x", ["y"])))), "cannot use the field 'x'; it can use always_"),
+        *(
+            (where, "value of server must be a text, true or false, not")
+            for where in (Equals("server", ["a"]), Equals("server", None), AnyOf("server", [1]))
+        ),
     ],
-    ids=["unknown field", "number compared", "word in a range", "deep within"],
+    ids=str,
 )
-def test_a_field_that_cannot_be_filtered_on_is_refused(where, words):
+def test_a_field_or_value_that_cannot_be_filtered_on_is_refused(where, words):
     with pytest.raises(QueryError, match=words):
         validate(where)
 
@@ -132,7 +136,6 @@ def test_what_is_refused_names_what_can_be_written() -> None:
 )
 def test_a_scope_allows_what_fits_all_of_it(scope: Scope, expected: bool) -> None:
     where = from_scope(scope)
-    assert where is not None
     assert matches(where, ID, PAYLOAD) is expected
     assert from_scope(Scope()) is from_scope(None) is None
 
@@ -145,22 +148,9 @@ def test_joining_keeps_what_is_there() -> None:
     assert all_of(acme, None, tagged) == And(acme, tagged)
 
 
-@pytest.mark.parametrize(
-    "where", [Equals("server", ["mail"]), Equals("server", None), AnyOf("server", [1])]
-)
-def test_a_value_is_a_text_or_a_boolean(where):
-    with pytest.raises(QueryError, match="value of server must be a text, true or false, not"):
-        validate(where)
-
-
-def test_a_bound_is_a_number():
-    with pytest.raises(QueryError, match="'cost_estimate' has lte='1'"):
-        Range("cost_estimate", lte="1")
-
-
-@pytest.mark.parametrize("bound", [float("nan"), float("inf"), float("-inf")])
-def test_a_bound_that_json_cannot_hold_is_refused(bound: float) -> None:
-    with pytest.raises(QueryError, match=f"'cost_estimate' has gte={bound}"):
+@pytest.mark.parametrize("bound", [float("nan"), float("inf"), float("-inf"), "1"])
+def test_a_bound_is_a_number_that_json_can_hold(bound):
+    with pytest.raises(QueryError, match=f"'cost_estimate' has gte={bound!r}"):
         Range("cost_estimate", gte=bound)
 
 

@@ -21,7 +21,6 @@ from toolcrib.store.base import LegQuery, Point, point_id
 from toolcrib.store.qdrant_edge import EdgeStore
 
 COUNT = 600
-CHILD = Path(__file__).with_name("killed_indexer.py")
 
 
 def run_and_kill(folder: Path, number: int, acknowledgements: int) -> set[str]:

@@ -225,7 +225,6 @@ def disk_path():
 
 
 def wide(version):
-    """A hundred points of a thousand bytes and more."""
     return points(map(str, range(100)), version=version, text="x" * 1000)
 
 
