@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib import build
 from toolcrib.access import activity
 from toolcrib.access.activity import ActivityLog, ActivityReader, redacted_arguments
 from toolcrib.records.log import GatewayCall, GatewayServer
-from toolcrib.settings import Settings
-
-
-@pytest.fixture
-def db():
-    with_records = build.open_records_db(":memory:", Settings())
-    yield with_records
-    with_records.close()
 
 
 def call(tool: str, outcome="success", **more) -> GatewayCall:
@@ -29,48 +20,48 @@ def write(log: ActivityLog, *calls: GatewayCall) -> None:
     log._queue.flush()
 
 
-def test_only_the_newest_calls_are_kept(db, monkeypatch):
+def test_only_the_newest_calls_are_kept(records_db, monkeypatch):
     monkeypatch.setattr(activity, "MAX_KEPT_CALLS", 5)
     monkeypatch.setattr(activity, "PRUNE_EVERY_CALLS", 4)
-    log = ActivityLog(db)
+    log = ActivityLog(records_db)
     for number in range(20):
         write(log, call(f"a/t{number}"))
-    assert len(db.newest(activity.CALLS, limit=100)) <= 5 + 4
-    read = ActivityReader(db).read()
+    assert len(records_db.newest(activity.CALLS, limit=100)) <= 5 + 4
+    read = ActivityReader(records_db).read()
     assert (read.kept, read.calls[0].tool) == (5, "a/t19")
 
 
-def test_a_reader_sees_what_came_since(db, monkeypatch):
+def test_a_reader_sees_what_came_since(records_db, monkeypatch):
     monkeypatch.setattr(activity, "PAGE_CALLS", 2)
-    reader, log = ActivityReader(db), ActivityLog(db)
+    reader, log = ActivityReader(records_db), ActivityLog(records_db)
     write(log, *(call(f"a/t{n}") for n in range(5)))
     assert reader.read().kept == 5
     write(log, *(call(f"a/t{n}", "failure") for n in range(3)))
     assert (reader.read().kept, reader.read().failures) == (8, 3)
 
 
-def test_figures_are_of_servers_and_of_all(db):
-    log = ActivityLog(db)
+def test_figures_are_of_servers_and_of_all(records_db):
+    log = ActivityLog(records_db)
     listed = GatewayCall(
         "", "agent", "", "tools/list", "success", 0, saved={"a": 90, "b": 30, "": -20}, kind="list"
     )
     write(log, listed, call("a/x", tokens=5), call("a/x", "failure"), call("find_tools", tokens=40))
-    read = ActivityReader(db).read()
+    read = ActivityReader(records_db).read()
     (a,) = read.servers
     assert (a.calls, a.failures, a.tokens, a.saved) == (2, 1, 5, 90)
     assert (read.kept, read.tokens, read.saved) == (3, 45, 90 + 30 - 20 - 40)
 
 
-def test_the_state_of_a_killed_gateway_goes_out_of_date(db):
-    ActivityLog(db, now=lambda: 1000.0).write_state([GatewayServer("a", "up")])
-    assert ActivityReader(db, now=lambda: 1010.0).read().gateways == 1
-    assert ActivityReader(db, now=lambda: 1000.0 + activity.MAX_STATE_AGE_S).read().gateways == 0
+def test_the_state_of_a_killed_gateway_goes_out_of_date(records_db):
+    ActivityLog(records_db, now=lambda: 1000.0).write_state([GatewayServer("a", "up")])
+    for at, gateways in ((1010.0, 1), (1000.0 + activity.MAX_STATE_AGE_S, 0)):
+        assert ActivityReader(records_db, now=lambda at=at: at).read().gateways == gateways
 
 
-def test_of_two_gateways_the_last_state_counts(db):
-    ActivityLog(db, now=lambda: 1000.0).write_state([GatewayServer("a", "up")])
-    ActivityLog(db, now=lambda: 1001.0).write_state([GatewayServer("a", "down", "died")])
-    read = ActivityReader(db, now=lambda: 1002.0).read()
+def test_of_two_gateways_the_last_state_counts(records_db):
+    ActivityLog(records_db, now=lambda: 1000.0).write_state([GatewayServer("a", "up")])
+    ActivityLog(records_db, now=lambda: 1001.0).write_state([GatewayServer("a", "down", "died")])
+    read = ActivityReader(records_db, now=lambda: 1002.0).read()
     assert (read.gateways, [each.state for each in read.servers]) == (2, ["down"])
 
 
