@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 from fastmcp import Client
 
 from tests.fork_server import ForkedProcess
-from toolcrib import Settings, build
+from toolcrib import Crib, Settings, build
 from toolcrib.access.logins import Logins
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.gateway.approval import Approval
@@ -32,20 +32,16 @@ from toolcrib.store.records_db import RecordsDb
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Intervals(
-    ping_s=0.3,
-    pong_s=10.0,
-    refresh_s=0.5,
-    poll_s=0.1,
-    patience_s=5.0,
-    opening_s=5.0,
-    handshake_s=15.0,
-)
+    ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1,
+    patience_s=5.0, opening_s=5.0, handshake_s=15.0,
+)  # fmt: skip
 LONG_S = 120.0
 
 OPTIONS = [option.name for option in fields(GatewayOptions)]
 ANNOUNCE = {"name": "announce", "description": "Announce a change.", "does": "announce"}
 FAX = {"name": "send_fax", "description": "Send a fax to somebody."}
 DIE = {"name": "die", "does": "die"}
+SEARCH_TOOLS = ["find_tools", "describe_tools", "call_tool", "check_tools"]
 ECHO = {"name": "echo", "description": "Repeat what is said."}
 
 
@@ -58,17 +54,20 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 async def names(client: Client[Any]) -> list[str]:
-    """The names of the tools that a client is shown."""
     return [tool.name for tool in await client.list_tools()]
 
 
-async def until_listed(client: Client[Any], *expected: str) -> None:
-    """Wait until a client is shown these tools and no others."""
+async def until_equal(expected: Any, ask: Callable[..., Awaitable[Any]], *given: Any) -> None:
+    """Wait until something that is asked for is as expected."""
 
     async def is_so() -> bool:
-        return await names(client) == list(expected)
+        return await ask(*given) == expected
 
     await until(is_so)
+
+
+async def until_listed(client: Client[Any], *expected: str) -> None:
+    await until_equal(list(expected), names, client)
 
 
 async def said(client: Client[Any], name: str, /, **arguments: Any) -> str:
@@ -77,14 +76,12 @@ async def said(client: Client[Any], name: str, /, **arguments: Any) -> str:
 
 
 async def found(client: Client[Any], query: str = "echo", k: int | None = 9) -> dict[str, Any]:
-    """The answer to a search."""
     result = await client.call_tool("find_tools", {"query": query, "k": k})
     assert json.loads(texts(result)[0]) == result.structured_content
     return result.structured_content
 
 
 def texts(result: Any) -> list[str]:
-    """The texts of a result."""
     return [part.text for part in result.content]
 
 
@@ -97,14 +94,15 @@ class Behind:
     said: list[tuple[str, str]] = field(default_factory=list)
     opened: ExitStack = field(default_factory=ExitStack)
 
-    def entry(self, name: str, *tools: dict[str, Any], options: tuple[str, ...] = ()) -> Any:
-        """An entry for a server with these tools, whose file can be written anew."""
+    def entry(
+        self, name: str, *tools: dict[str, Any], options: tuple[str, ...] = (), **keys: Any
+    ) -> Any:
+        """An entry for a server with these tools, whose file can be written anew, and more keys."""
         self.offer(name, *tools)
         script, file = str(SERVERS / "plain.py"), str(self.tools(name))
-        return {"command": sys.executable, "args": [script, file, *options]}
+        return {"command": sys.executable, "args": [script, file, *options], **keys}
 
     def tools(self, name: str) -> Path:
-        """The file of a server's tools."""
         return self.folder / f"{name}.json"
 
     def offer(self, name: str, *tools: dict[str, Any]) -> None:
@@ -114,19 +112,21 @@ class Behind:
         written.replace(self.tools(name))
 
     def config(self, **servers: Any) -> Path:
-        """An mcp.json with these entries."""
+        """An mcp.json with these entries; a list of tools stands for a server that has them."""
         path = self.folder / "mcp.json"
-        path.write_text(json.dumps({"mcpServers": servers}))
+        entries = {
+            name: self.entry(name, *each) if isinstance(each, list) else each
+            for name, each in servers.items()
+        }
+        path.write_text(json.dumps({"mcpServers": entries}))
         return path
 
     @property
     def lock(self) -> Path:
-        """The file of approved tools."""
         return self.folder / "toolcrib.lock"
 
     @property
     def store(self) -> Path:
-        """The folder of the index."""
         return self.folder / "store"
 
     def records_db(self) -> RecordsDb:
@@ -134,6 +134,18 @@ class Behind:
         records_db = build.open_records_db(str(self.store), quick_settings())
         self.opened.callback(records_db.close)
         return records_db
+
+    def crib(self) -> Crib:
+        """The index, while no gateway uses it."""
+        return Crib.open(self.store, settings=quick_settings())
+
+    def quarantine(self) -> Quarantine:
+        """The quarantine, as any process sees it."""
+        return Quarantine(self.records_db(), DEFAULT_NAMESPACE)
+
+    def held(self) -> dict[str, str]:
+        """Reasons of held tools, by id."""
+        return {each.tool_id: each.reason for each in self.quarantine().list()}
 
     def make(
         self,
@@ -153,24 +165,17 @@ class Behind:
         settings = quick_settings(**how)
         records_db = self.records_db()
         quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
-        approval = Approval(
-            LockFile(self.lock),
-            quarantine,
-            locks=locks,
-            audits=self.audits,
-            strict=strict,
-        )
+        lock = LockFile(self.lock)
+        approval = Approval(lock, quarantine, locks=locks, audits=self.audits, strict=strict)
+        chosen = {"report": self.say, "is_shared": True, "intervals": QUICK, **options}
         return Gateway(
             McpFile(self.config(**servers), {}, only).read(),
             settings,
             Storage(str(self.store), records_db, approval, logins),
-            GatewayOptions(
-                **{"report": self.say, "is_shared": True, "intervals": QUICK, **options}
-            ),
+            GatewayOptions(**chosen),
         )
 
     def say(self, level: str, text: str) -> None:
-        """Remember what the operator is told."""
         self.said.append((level, text))
 
     @asynccontextmanager
@@ -222,7 +227,6 @@ def quick_settings(*, learning: bool = False, **chosen: Any) -> Settings:
 
 @pytest.fixture
 def behind() -> Generator[Behind]:
-    """Builds gateways in front of servers."""
     with TemporaryDirectory() as folder:
         built = Behind(Path(folder))
         with built.opened:
@@ -238,7 +242,6 @@ class Web:
 
     @property
     def url(self) -> str:
-        """Address of its MCP endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
     def start(self) -> None:
@@ -247,14 +250,11 @@ class Web:
         self.port = int(self.process.stdout.readline())
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
-        assert self.process is not None
         self.process.close()
 
 
 @contextmanager
 def web_server() -> Generator[Web]:
-    """A server over HTTP for the time of the block."""
     server = Web()
     server.start()
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.conftest import Behind, found, names, said
+from tests.gateway.conftest import SEARCH_TOOLS, Behind, found, names, said
 from toolcrib import ToolSpec
 from toolcrib.gateway.catalog import CALL_TOOLS, call_tool_of, may_call
 from toolcrib.records.definitions import OwnTool
@@ -14,7 +14,6 @@ READ, WRITE, DESTROY = CALL_TOOLS
 
 
 def tool(name: str, **hints: bool):
-    """A tool of a server, with hints."""
     about = {"name": name, "description": f"Do {name} to a file.", "does": "echo"}
     return about | ({"annotations": hints} if hints else {})
 
@@ -26,7 +25,6 @@ BARE = tool("do_it")
 
 
 def spec(**fields):
-    """A tool in the index."""
     return ToolSpec(id="s/t", name="t", server="s", **fields)
 
 
@@ -56,9 +54,7 @@ def test_a_stricter_call_tool_is_allowed_and_no_milder_one():
 
 
 async def test_each_call_tool_is_listed_with_its_annotations(behind: Behind):
-    async with behind.client(
-        {"files": behind.entry("files", LOOK)}, call_tools="by_risk"
-    ) as client:
+    async with behind.client({"files": [LOOK]}, call_tools="by_risk") as client:
         listed = {each.name: each for each in await client.list_tools()}
 
     assert list(listed) == ["find_tools", "describe_tools", *CALL_TOOLS, "check_tools"]
@@ -69,8 +65,7 @@ async def test_each_call_tool_is_listed_with_its_annotations(behind: Behind):
 
 
 async def test_an_answer_names_the_call_tool_and_another_one_refuses_with_it(behind: Behind):
-    servers = {"files": behind.entry("files", LOOK, ADD, DROP, BARE)}
-    async with behind.client(servers, call_tools="by_risk") as client:
+    async with behind.client({"files": [LOOK, ADD, DROP, BARE]}, call_tools="by_risk") as client:
         answer = await found(client, "do something to a file")
         asked = {"ids": ["files/drop_all"]}
         whole = (await client.call_tool("describe_tools", asked)).structured_content
@@ -85,18 +80,13 @@ async def test_an_answer_names_the_call_tool_and_another_one_refuses_with_it(beh
     assert shown == {f"files__{name}": call_tool for name, call_tool in own.items()}
     assert whole["tools"][0]["call_by"] == DESTROY
     refused = {key: text for key, text in by.items() if "was not made" in text}
-    assert {name: 4 - sum(each == name for each, _ in refused) for name in own} == {
-        "look_at": 3,
-        "add_to": 2,
-        "drop_all": 1,
-        "do_it": 1,
-    }
+    assert [4 - sum(each == name for each, _ in refused) for name in own] == [3, 2, 1, 1]
     assert all(text.endswith(f"by {own[name]}.") for (name, _), text in refused.items())
 
 
 async def test_by_default_there_is_one_call_tool(behind: Behind):
-    async with behind.client({"files": behind.entry("files", DROP)}) as client:
-        assert await names(client) == ["find_tools", "describe_tools", "call_tool", "check_tools"]
+    async with behind.client({"files": [DROP]}) as client:
+        assert await names(client) == SEARCH_TOOLS
         answer = await found(client)
         assert "call_by" not in answer["tools"][0]
         assert "was not made" not in await said(

@@ -40,28 +40,22 @@ async def call(client, name, **arguments):
 
 
 async def test_arguments_that_do_not_fit_are_not_sent_and_told_how_to_mend(behind: Behind):
-    async with behind.client({"office": behind.entry("office", ROOM)}) as client:
-        directly = await client.call_tool(
-            "office__book_room", {"rom": "A1", "size": "smal"}, raise_on_error=False
-        )
-        by_proxy = await call(client, "office__book_room", rom="A1", size="smal")
+    async with behind.client({"office": [ROOM]}) as client:
+        wrong = {"rom": "A1", "size": "smal"}
+        directly = await client.call_tool("office__book_room", wrong, raise_on_error=False)
+        by_proxy = await call(client, "office__book_room", **wrong)
 
     assert directly.is_error
     assert texts(directly) == texts(by_proxy)
-    assert texts(directly)[0].splitlines() == [
-        "The call was not made: the arguments do not fit the schema of office__book_room.",
-        '- size: must be one of "small", "large", not text "smal"; did you mean "small"?',
-        "- arguments: 'room' is missing (text); you gave 'rom', which it does not know",
-        (
-            "- arguments: there is no property 'rom'; did you mean 'room'? "
-            "it knows 'room', 'size', 'people'"
-        ),
-        f"Its inputSchema: {json.dumps(ROOM['inputSchema'], separators=(',', ':'))}",
-    ]
+    first, *problems, schema = texts(directly)[0].splitlines()
+    assert "was not made" in first
+    assert [each.partition(":")[0] for each in problems] == ["- size", *["- arguments"] * 2]
+    assert all("did you mean" in problems[n] for n in (0, 2))
+    assert schema == f"Its inputSchema: {json.dumps(ROOM['inputSchema'], separators=(',', ':'))}"
 
 
 async def test_there_are_so_many_calls_from_one_search_to_the_next(behind: Behind):
-    async with behind.client({"office": behind.entry("office", ROOM)}, max_calls=2) as client:
+    async with behind.client({"office": [ROOM]}, max_calls=2) as client:
         await client.call_tool("find_tools", {"query": "a room"})
         assert (await call(client, "office__book_room")).is_error  # not made, so not counted
         results = [await call(client, "office__book_room", room="A1") for _ in range(3)]
@@ -78,7 +72,7 @@ async def test_there_are_so_many_calls_from_one_search_to_the_next(behind: Behin
 
 async def test_a_call_that_takes_too_long_is_cancelled_and_others_are_named(behind: Behind):
     tell = {"name": "tell", "does": "tell"}
-    servers = {"town": behind.entry("town", HANG, tell), "office": behind.entry("office", ROOM)}
+    servers = {"town": [HANG, tell], "office": [ROOM]}
 
     async with behind.client(servers, call_timeout_s=2.0) as client:
         await client.call_tool("find_tools", {"query": "a hall for a meeting"})
@@ -86,29 +80,20 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_others_are_named(behi
         told = await call(client, "town__tell")
 
     assert result.is_error
-    assert texts(result)[0].startswith(
-        "town__reserve_hall: the server gave no answer within 2 s. "
-        "The call was cancelled, but may have taken effect.\n"
-        "Other tools that may do the same:\n- office__book_room: Book a meeting room."
-    )
+    first, *others = texts(result)[0].splitlines()
+    assert "no answer within 2 s. The call was cancelled, but may have taken effect." in first
+    assert "\n".join(others).startswith(f"{OTHERS}: Book a meeting room.")
     assert '"cancelled": []' not in texts(told)[0]
 
 
 async def test_of_a_server_that_dies_in_a_call_the_caller_hears_at_once(behind: Behind):
-    servers = {"town": behind.entry("town", DIE), "office": behind.entry("office", ROOM)}
-
-    async with behind.client(servers, retry_s=60) as client:
+    async with behind.client({"town": [DIE], "office": [ROOM]}, retry_s=60) as client:
         died = await call(client, "town__rent_room")
         dead = await call(client, "town__rent_room")
         other = await call(client, "office__book_room", room="A1")
 
-    assert texts(died)[0].startswith(
-        "The server 'town' died during the call of town__rent_room, which may have taken effect.\n"
-        "Other tools that may do the same:\n- office__book_room"
-    )
-    assert texts(dead)[0].startswith(
-        "The server 'town' does not answer, so town__rent_room was not called.\nOther tools"
-    )
+    assert f"town__rent_room, which may have taken effect.\n{OTHERS}" in texts(died)[0]
+    assert f"town__rent_room was not called.\n{OTHERS}" in texts(dead)[0]
     assert not other.is_error
 
 
@@ -117,9 +102,7 @@ async def test_no_tool_that_failed_before_is_proposed(behind: Behind):
     one, two = behind.entry("one", more[0]), behind.entry("two", more[1])
     fine = {"name": "rent_ok", "description": DIE["description"]}
 
-    async with behind.client(
-        {"one": one, "two": two, "three": behind.entry("three", fine)}, retry_s=0.2
-    ) as client:
+    async with behind.client({"one": one, "two": two, "three": [fine]}, retry_s=0.2) as client:
         await client.call_tool("find_tools", {"query": "rent a meeting room"})
         await call(client, "one__rent_0")
         await until(lambda: behind.said.count(("info", "one: 1 tool")) == 1)
@@ -139,9 +122,7 @@ async def test_no_tool_that_failed_before_is_proposed(behind: Behind):
     ],
 )
 async def test_a_tools_own_error_is_followed_by_what_may_help(behind: Behind, says, more):
-    servers = {"desk": behind.entry("desk", FAIL), "office": behind.entry("office", ROOM)}
-
-    async with behind.client(servers) as client:
+    async with behind.client({"desk": [FAIL], "office": [ROOM]}) as client:
         await client.call_tool("find_tools", {"query": "a meeting room"})
         result = await call(client, "desk__ask_desk", says=says)
 
@@ -206,8 +187,7 @@ async def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypat
 
 
 async def test_what_is_found_and_called_with_success_teaches(behind: Behind):
-    servers = {"office": behind.entry("office", ROOM, FAIL, ECHO)}
-    gateway = behind.make(servers, learning=True)
+    gateway = behind.make({"office": [ROOM, FAIL, ECHO]}, learning=True)
     async with behind.client(gateway) as client:
         await client.call_tool("find_tools", {"query": "we meet at noon"})
         await call(client, "office__ask_desk")

@@ -98,7 +98,6 @@ def test_what_is_within_a_scope_is_what_a_search_could_find():
 
 
 def provider(note: str = "", **fields):
-    """A provider of one tool, and what it is of."""
     now = {"note": note}
     catalog = ToolCatalog([tool("post", "echo", **fields)])
     index = SimpleNamespace(

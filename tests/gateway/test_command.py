@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from tests.fork_server import ForkedProcess
 from tests.gateway.command import app
-from tests.gateway.conftest import ANNOUNCE, ECHO, Behind, found, names, texts, until
+from tests.gateway.conftest import ANNOUNCE, ECHO, SEARCH_TOOLS, Behind, found, names, texts, until
 from toolcrib.gateway import serve
 
 ROOT = Path(__file__).parents[2]
@@ -42,24 +42,6 @@ HELLO = {
         "clientInfo": {"name": "test", "version": "1"},
     },
 }
-
-
-def ordered(behind: Behind, *options: str) -> list[str]:
-    """The command for a gateway in front of one server."""
-    config = behind.config(post=behind.entry("post", ECHO))
-    return [*COMMAND, str(config), "--store", str(behind.store), *options]
-
-
-def started(behind: Behind, *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        ordered(behind, *options),
-        cwd=behind.folder,
-        env=ENV,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 @contextmanager
@@ -89,7 +71,6 @@ async def pipes(process: ForkedProcess) -> AsyncGenerator[Any]:
 
 
 async def use(client):
-    """Use a gateway as a client does."""
     listed = [tool.name for tool in (await client.list_tools()).tools]
     answer = await client.call_tool("find_tools", {"query": "repeat what is said"})
     given = {"name": "post__echo", "arguments": {"word": "hi"}}
@@ -97,40 +78,35 @@ async def use(client):
     return listed, answer.structured_content["tools"][0]["name"], called.structured_content
 
 
-WANTED = (
-    ["find_tools", "describe_tools", "call_tool", "check_tools"],
-    "post__echo",
-    {"given": {"word": "hi"}},
-)
+WANTED = (SEARCH_TOOLS, "post__echo", {"given": {"word": "hi"}})
 
 
 @pytest.mark.slow
 async def test_the_official_client_uses_it_though_its_folder_cannot_be_written(behind: Behind):
     (behind.folder / "taken").write_text("a file")
-    program, *arguments = ordered(behind, "--store", str(behind.folder / "taken"))
+    program, *words = [*COMMAND, str(behind.config(post=[ECHO]))]
+    words += ["--store", str(behind.folder / "taken")]
 
-    async with Client(StdioServerParameters(command=program, args=arguments, env=ENV)) as client:
+    async with Client(StdioServerParameters(command=program, args=words, env=ENV)) as client:
         assert client.session.protocol_version == "2026-07-28"
         assert await use(client) == WANTED
 
 
 @pytest.mark.slow
 def test_standard_output_is_the_protocols_alone(behind: Behind):
-    with started(behind, "--json") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+    behind.config(post=[ECHO])
+    with forked(behind, "--store", str(behind.store), "--json") as process:
         process.stdin.write(json.dumps(HELLO) + "\n")
         process.stdin.flush()
         hello = json.loads(process.stdout.readline())
         line = process.stderr.readline()
         process.stdin.close()
         rest = process.stdout.read()
+        assert process.wait(60) == 0
 
     assert hello["result"]["serverInfo"]["name"] == "toolcrib"
     assert all(json.loads(each)["jsonrpc"] == "2.0" for each in rest.splitlines())
     assert json.loads(line) == {"level": "info", "text": "post: 1 tool"}
-    assert process.returncode == 0
 
 
 @pytest.mark.slow
@@ -139,7 +115,6 @@ def test_it_ends_when_told_to_and_takes_its_servers_along(behind: Behind, number
     pids = behind.folder / "pids"
     behind.config(post=behind.entry("post", ECHO, options=("--started", str(pids))))
     with forked(behind, "--store", str(behind.store)) as process:
-        assert process.stderr is not None
         assert process.stderr.readline() == "toolcrib gateway: post: 1 tool\n"
         process.send_signal(number)
         assert process.wait(60) == code
@@ -149,13 +124,12 @@ def test_it_ends_when_told_to_and_takes_its_servers_along(behind: Behind, number
 
 
 def test_it_ends_quietly_when_nobody_reads_its_answers(behind: Behind):
-    behind.config(post=behind.entry("post", ECHO))
+    behind.config(post=[ECHO])
     with forked(behind, "--store", str(behind.store)) as process:
         process.stdout.close()
         process.stdin.write(json.dumps(HELLO) + "\n")
         process.stdin.close()
         assert process.wait(60) == 0
-        assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 
 
@@ -190,7 +164,7 @@ def test_a_mistake_is_told_on_standard_error(behind: Behind, monkeypatch, conten
 
 def test_a_port_that_is_taken_is_told(behind: Behind, monkeypatch):
     monkeypatch.chdir(behind.folder)
-    config = behind.config(post=behind.entry("post", ECHO))
+    config = behind.config(post=[ECHO])
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -205,11 +179,8 @@ def test_a_port_that_is_taken_is_told(behind: Behind, monkeypatch):
 
 async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
     servers = {
-        "post": {**behind.entry("post", ECHO), "toolcrib": {"tags": ["home"]}},
-        "vault": {
-            **behind.entry("vault", ECHO),
-            "toolcrib": {"sensitivity": "pii", "tags": ["home"]},
-        },
+        "post": behind.entry("post", ECHO, toolcrib={"tags": ["home"]}),
+        "vault": behind.entry("vault", ECHO, toolcrib={"sensitivity": "pii", "tags": ["home"]}),
         "other": {"command": "never-started"},
     }
     given = []
@@ -235,13 +206,13 @@ async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
     assert "missing" not in answer
     assert hidden.is_error
     assert texts(hidden)[0].startswith("There is no tool 'vault__echo'")
-    assert shown == ["post__echo", "find_tools", "describe_tools", "call_tool", "check_tools"]
+    assert shown == ["post__echo", *SEARCH_TOOLS]
 
 
 @pytest.mark.slow
 async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
     """The gateway goes on for months, and would write a line every ten seconds."""
-    behind.config(post=behind.entry("post", ANNOUNCE))
+    behind.config(post=[ANNOUNCE])
     options = ("--store", str(behind.store), "--no-audit")
     log = behind.folder / "stderr"
     with log.open("wb") as stderr, forked(behind, *options, stderr=stderr, PROGRESS_S="0.01") as it:
@@ -259,7 +230,7 @@ async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
 @pytest.mark.e2e
 async def test_a_profile_serves_its_part_by_its_own_settings(behind: Behind):
     drop = {"name": "drop_all", "description": "Repeat what is dropped."}
-    behind.config(post=behind.entry("post", ECHO, drop), fax=behind.entry("fax", ECHO))
+    behind.config(post=[ECHO, drop], fax=[ECHO])
     part = {"servers": ["post"], "exclude": ["post/drop_*"], "pass_through": 9}
     profiles = {"TOOLCRIB_GATEWAY__PROFILES": json.dumps({"writing": part})}
     options = ("--store", str(behind.store), "--profile", "writing")

@@ -38,11 +38,18 @@ def test_servers_are_read_as_editors_write_them(read, key):
     assert remote.target == HttpTarget("https://example.com/mcp", {"Authorization": "Bearer none"})
 
 
-def test_a_server_that_cannot_be_used_keeps_no_other_from_being_used(read):
-    post, remote = read({"mcpServers": {"post": LOCAL, "remote": REMOTE}})
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({}, "env.TOKEN needs the environment variable 'TOKEN'"),
+        ({"excludeTools": 7}, "'excludeTools' must be a list of names"),
+    ],
+)
+def test_a_server_that_cannot_be_used_keeps_no_other_from_being_used(read, keys, problem):
+    post, remote = read({"mcpServers": {"post": {**LOCAL, **keys}, "remote": REMOTE}})
 
     assert post.target is None
-    assert post.problem.startswith("env.TOKEN needs the environment variable 'TOKEN'")
+    assert problem in post.problem
     assert remote.target is not None
 
 
@@ -90,14 +97,6 @@ def test_an_entry_switches_tools_off_in_a_hosts_words_and_in_ours(read):
 
     tools = [ToolSpec(name=name, server="remote") for name in ("drop", "wipe_all", "read")]
     assert [remote.as_offered(each).enabled for each in tools] == [False, False, True]
-
-
-def test_a_filter_that_cannot_be_read_costs_no_other_server(read):
-    wrong, right = read({"mcpServers": {"wrong": {**LOCAL, "excludeTools": 7}, "right": REMOTE}})
-
-    assert wrong.target is None
-    assert "'excludeTools' must be a list of names" in wrong.problem
-    assert right.target is not None
 
 
 def test_where_no_server_can_be_used_every_problem_is_named(read):

@@ -8,14 +8,13 @@ import sys
 import pytest
 from mcp import MCPError
 
-from tests.gateway.conftest import ECHO, Behind, until
+from tests.gateway.conftest import DIE, ECHO, Behind, until
 from tests.indexers.readers.mcp_servers.launch import closed_port, ends, over_http
 from toolcrib.errors import ServiceUnavailableError
 from toolcrib.gateway.connection import StderrTail, UpstreamConnection
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
 
 DEAF = {"name": "deaf", "does": "deaf"}
-DIE = {"name": "die", "does": "die"}
 ENDLESS = {"name": "elicit", "does": "again"}
 
 
@@ -45,9 +44,8 @@ async def call(connection, name, arguments, caller=None):
 
 def to(behind: Behind, *tools, options=()):
     entry = behind.entry("post", *tools, options=options)
-    return UpstreamConnection(
-        StdioTarget(entry["command"], tuple(entry["args"])), has_one_caller=True
-    )
+    target = StdioTarget(entry["command"], tuple(entry["args"]))
+    return UpstreamConnection(target, has_one_caller=True)
 
 
 @pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])
@@ -163,8 +161,8 @@ import json, sys
 for line in sys.stdin:
     message = json.loads(line)
     if message["method"] == "initialize":
-        result = {"protocolVersion": "2025-06-18", "capabilities": {},
-                  "serverInfo": {"name": "x", "version": "1"}}
+        about = {"name": "x", "version": "1"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": about}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
     elif "id" in message:
         error = {"code": -32601, "message": "Method not found"}
@@ -199,8 +197,7 @@ async def test_of_what_a_process_writes_the_end_is_kept(by_thread):
 async def test_a_process_that_writes_and_writes_is_not_held_up(by_thread):
     script = "import sys; sys.stderr.write('y' * 5_000_000 + '\\nend\\n'); sys.stderr.flush()"
     with StderrTail(by_thread=by_thread) as words:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", script, stderr=words.file
-        )
+        command = (sys.executable, "-c", script)
+        process = await asyncio.create_subprocess_exec(*command, stderr=words.file)
         assert await asyncio.wait_for(process.wait(), 120) == 0
         await until(lambda: words.line == "end")

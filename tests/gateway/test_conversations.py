@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 
 from tests.gateway.conftest import Behind, hanging, ready, said, until
+from tests.indexers.readers.mcp_servers.launch import ends
 
 COUNT = {"name": "count", "does": "count"}
 ASK = {"name": "elicit", "does": "elicit"}
 
 
 def apart(behind: Behind, *tools, **chosen):
-    """A gateway as it is over HTTP, where clients are many."""
     pids = behind.folder / "pids"
     servers = {"post": behind.entry("post", *tools, options=("--started", str(pids)))}
     return behind.make(servers, is_shared=False, **chosen), pids
@@ -36,17 +38,9 @@ async def test_what_a_session_used_is_closed_when_it_ends(behind: Behind):
         async with Client(gateway.server, mode="legacy") as short:
             await said(short, "post__count")
             pid = pids.read_text().split()[-1]
-        await until(lambda: not is_running(pid))
+        await until(lambda: asyncio.to_thread(ends, int(pid)))
 
         assert await said(kept, "post__count") == "1"
-
-
-def is_running(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def test_where_nobody_can_be_told_from_another_all_share(behind: Behind):

@@ -24,9 +24,9 @@ PRIVATE, FOREIGN, OUT = "files__read_file", "tracker__get_issue", "post__send_ma
 def three(behind: Behind, **stated):
     """Servers of files, of a tracker and of mail; `stated` is said of the last one's tools."""
     return {
-        "files": behind.entry("files", READ),
-        "tracker": behind.entry("tracker", FETCH),
-        "post": {**behind.entry("post", SEND), "toolcrib": stated},
+        "files": [READ],
+        "tracker": [FETCH],
+        "post": behind.entry("post", SEND, toolcrib=stated),
     }
 
 
@@ -41,14 +41,18 @@ class Person:
         return ElicitResult(action=self.action, content={} if self.action == "accept" else None)
 
 
+async def use(client, *names):
+    for name in names:
+        await client.call_tool(name, {})
+
+
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
 async def test_the_user_is_asked_with_what_led_to_it(behind: Behind, action, mode):
     person = Person(action)
     how = {"flow": "ask", "mode": mode, "elicitation_handler": person}
     async with behind.client(three(behind), **how) as client:
-        for name in (PRIVATE, FOREIGN):
-            await client.call_tool(name, {})
+        await use(client, PRIVATE, FOREIGN)
         answer = await said(client, OUT, to="ada@post.example")
 
     assert len(person.asked) == 1
@@ -61,8 +65,7 @@ async def test_no_argument_hides_behind_a_long_text_or_hidden_characters(behind:
     person = Person("decline")
     note = "as agreed. " * 500
     async with behind.client(three(behind), flow="ask", elicitation_handler=person) as client:
-        for name in (PRIVATE, FOREIGN):
-            await client.call_tool(name, {})
+        await use(client, PRIVATE, FOREIGN)
         await said(client, OUT, note=[note], **{"c\u200bc": [{"to": "\u202eada\u200b@x.example"}]})
 
     (asked,) = person.asked
@@ -75,8 +78,7 @@ async def test_no_argument_hides_behind_a_long_text_or_hidden_characters(behind:
 
 async def test_a_call_is_refused_where_the_policy_says_so(behind: Behind):
     async with behind.client(three(behind), flow="refuse") as client:
-        for name in (FOREIGN, PRIVATE):
-            await client.call_tool(name, {})
+        await use(client, FOREIGN, PRIVATE)
         answer = await said(client, OUT, to="ada")
         again = await said(client, PRIVATE)
 
@@ -88,32 +90,33 @@ async def test_a_call_is_refused_where_the_policy_says_so(behind: Behind):
 
 async def test_a_client_that_cannot_ask_its_user_sends_nothing(behind: Behind):
     async with behind.client(three(behind), flow="ask") as client:
-        for name in (FOREIGN, PRIVATE):
-            await client.call_tool(name, {})
+        await use(client, FOREIGN, PRIVATE)
         assert "No user could be asked" in await said(client, OUT, to="ada")
 
 
-@pytest.mark.parametrize("before", [(PRIVATE,), (FOREIGN,), ()])
-async def test_either_of_both_alone_may_be_sent(behind: Behind, before):
-    async with behind.client(three(behind), flow="refuse") as client:
-        for name in before:
-            await client.call_tool(name, {})
-        assert "was not made" not in await said(client, OUT, to="ada")
-
-
-async def test_the_policy_is_off_unless_it_is_chosen(behind: Behind):
-    async with behind.client(three(behind)) as client:
-        for name in (PRIVATE, FOREIGN):
-            await client.call_tool(name, {})
+@pytest.mark.parametrize(
+    ("before", "policy"),
+    [
+        ((PRIVATE,), {"flow": "refuse"}),
+        ((FOREIGN,), {"flow": "refuse"}),
+        ((), {"flow": "refuse"}),
+        ((PRIVATE, FOREIGN), {}),
+    ],
+    ids=["private", "foreign", "neither", "both, by default"],
+)
+async def test_either_of_both_alone_may_be_sent_and_without_a_policy_both(
+    behind: Behind, before, policy
+):
+    async with behind.client(three(behind), **policy) as client:
+        await use(client, *before)
         assert "was not made" not in await said(client, OUT, to="ada")
 
 
 async def test_the_configuration_states_what_the_guess_gets_wrong(behind: Behind):
     servers = three(behind, sends_out=[])
-    servers["files"]["toolcrib"] = {"sends_out": ["read_*"]}
+    servers["files"] = behind.entry("files", READ, toolcrib={"sends_out": ["read_*"]})
     async with behind.client(servers, flow="refuse") as client:
-        for name in (PRIVATE, FOREIGN):
-            await client.call_tool(name, {})
+        await use(client, PRIVATE, FOREIGN)
         assert "was not made" not in await said(client, OUT, to="ada")
         assert "was not made" in await said(client, PRIVATE)
 

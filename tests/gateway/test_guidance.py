@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.conftest import ECHO, Behind, texts
+from tests.gateway.conftest import ECHO, texts
 
 MARK = "[Hint of the toolcrib gateway, not of the tool]"
 FAIL = {"name": "rent_room", "description": "Rent a meeting room.", "does": "fail"}
@@ -19,8 +19,8 @@ async def call(client, name, **arguments):
     return await client.call_tool(name, arguments, raise_on_error=False)
 
 
-async def test_an_agent_that_loops_gets_one_hint_and_ends_with_another_tool(behind: Behind):
-    servers = {"town": behind.entry("town", FAIL), "office": behind.entry("office", BOOK)}
+async def test_an_agent_that_loops_gets_one_hint_and_ends_with_another_tool(behind):
+    servers = {"town": [FAIL], "office": [BOOK]}
     used, heard = [], []
     async with behind.client(servers) as client:
         await call(client, "find_tools", query="a room for a meeting")
@@ -38,9 +38,9 @@ async def test_an_agent_that_loops_gets_one_hint_and_ends_with_another_tool(behi
     assert used == ["town__rent_room"] * 3 + ["office__book_room"] * 5
 
 
-async def test_a_failure_that_a_server_reports_as_text_is_one(behind: Behind):
+async def test_a_failure_that_a_server_reports_as_text_is_one(behind):
     heard = []
-    async with behind.client({"say": behind.entry("say", ECHO)}) as client:
+    async with behind.client({"say": [ECHO]}) as client:
         for number in range(3):
             error = "No presentation is currently loaded"
             result = await call(client, "say__echo", error=error, slide=number)
@@ -50,8 +50,8 @@ async def test_a_failure_that_a_server_reports_as_text_is_one(behind: Behind):
     assert "3 of the last 3 calls failed" in heard[0]
 
 
-async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new(behind: Behind):
-    async with behind.client({"office": behind.entry("office", BOOK)}) as client:
+async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new(behind):
+    async with behind.client({"office": [BOOK]}) as client:
         asked = ("send a fax", "fax sender", "fax somebody", "a fax machine", "telefax", "fax it")
         results = [await call(client, "find_tools", query=each) for each in asked]
 
@@ -63,10 +63,8 @@ async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guidance", [True, False])
-async def test_200_healthy_calls_hear_nothing_nor_a_loop_where_it_is_off(
-    behind: Behind, guidance: bool
-):
-    async with behind.client({"say": behind.entry("say", ECHO, FAIL)}, guidance=guidance) as client:
+async def test_200_healthy_calls_hear_nothing_nor_a_loop_where_it_is_off(behind, guidance):
+    async with behind.client({"say": [ECHO, FAIL]}, guidance=guidance) as client:
         name, times = ("say__echo", 200) if guidance else ("say__rent_room", 6)
         results = [await call(client, name, text=f"row {number}") for number in range(times)]
 

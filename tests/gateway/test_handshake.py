@@ -9,11 +9,8 @@ import pytest
 from fastmcp import Client
 
 from tests.gateway.conftest import ECHO, QUICK, Behind, found, ready, said
-from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.records import ToolSpec
-from toolcrib.records.reports import Held
-from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 FAX = {"name": "send_fax", "description": "Send a fax.", "title": "Fax it"}
 HINTED = {"name": "hinted", "annotations": {"title": "A hint"}}
@@ -30,7 +27,7 @@ def audits(behind: Behind):
 
 
 async def test_tools_are_shown_as_they_are_and_where_they_can_be_called(behind: Behind):
-    servers = {"post": behind.entry("post", ECHO, FAX, HINTED, BOTH, LONG, EITHER)}
+    servers = {"post": [ECHO, FAX, HINTED, BOTH, LONG, EITHER]}
     async with behind.client(servers, pass_through=9) as client:
         titles = {tool.name: tool.title for tool in await client.list_tools()}
         refused = await said(client, "post__long")
@@ -53,8 +50,7 @@ async def test_a_handshake_looks_at_no_offer_again(behind: Behind, monkeypatch, 
     prompts = [{"name": f"prompt{each}"} for each in range(50)]
     offers.write_text(json.dumps({"prompts": prompts, "resources": notes}))
     tools = [{"name": f"tool{each}"} for each in range(50)]
-    servers = {"post": behind.entry("post", *tools, options=("--offers", str(offers)))}
-    gateway = behind.make(servers)
+    gateway = behind.make({"post": behind.entry("post", *tools, options=("--offers", str(offers)))})
     looked: list[str] = []
 
     def digest(spec: ToolSpec) -> str:
@@ -84,7 +80,7 @@ def manual(behind: Behind):
     says = behind.folder / "says.txt"
     says.write_text("Look up the address before you send anything.")
     post = behind.entry("post", FAX, options=("--instructions", str(says)))
-    return says, {"post": post, "silent": behind.entry("silent", ECHO)}
+    return says, {"post": post, "silent": [ECHO]}
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -141,10 +137,10 @@ async def test_instructions_that_are_dangerous_are_held_back(behind: Behind, man
         answer = await found(client, "send a fax")
         assert HOSTILE not in client.instructions + json.dumps(answer)
         assert "post__send_fax" in [tool["name"] for tool in answer["tools"]]
-    (back,) = held(behind)
+    (back,) = behind.quarantine().list()
     assert back.tool_id == "post#instructions"
 
-    Quarantine(behind.records_db(), DEFAULT_NAMESPACE).release(back)
+    behind.quarantine().release(back)
     async with behind.client(servers) as client:
         assert HOSTILE in client.instructions
 
@@ -158,10 +154,4 @@ async def test_instructions_of_a_locked_server_are_those_that_were_locked(behind
     async with behind.client(servers) as client:
         assert "instructions" not in await found(client, "send a fax")
         assert says.read_text() not in client.instructions
-    assert {each.tool_id: each.reason for each in held(behind)} == {
-        "post#instructions": "changed since it was approved"
-    }
-
-
-def held(behind: Behind) -> list[Held]:
-    return Quarantine(behind.records_db(), DEFAULT_NAMESPACE).list()
+    assert behind.held() == {"post#instructions": "changed since it was approved"}

@@ -40,7 +40,6 @@ class Indexing:
             self._held[server].set()
 
     def __call__(self, crib: Crib, *sources: Any, **how: Any) -> Any:
-        """Index, once nobody holds it."""
         self.reached.append(how["server"])
         if any(sources) and how["server"] in self._held:
             assert self._held[how["server"]].wait(LONG_S)
@@ -49,7 +48,6 @@ class Indexing:
 
 @pytest.fixture
 def indexing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Indexing]:
-    """The indexing of the real index."""
     made = Indexing(Crib.index_tools)
 
     def index_tools(crib: Crib, *sources: Any, **how: Any) -> Any:
@@ -62,8 +60,8 @@ def indexing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Indexing]:
 
 def servers_of(behind: Behind, *names: str) -> dict[str, Any]:
     """Servers that start once a file of their name is there."""
-    options = {name: ("--start-with", str(behind.folder / name)) for name in names}
-    return {name: behind.entry(name, ECHO, options=options[name]) for name in names}
+    start = "--start-with"
+    return {n: behind.entry(n, ECHO, options=(start, str(behind.folder / n))) for n in names}
 
 
 def named(answer: dict[str, Any]) -> tuple[set[str], dict[str, str]]:
@@ -77,7 +75,7 @@ async def until_listed(gateway: Gateway, *servers: str) -> None:
     await until(lambda: all(each in gateway.index._listings for each in servers))
 
 
-async def test_a_server_is_found_before_the_next_one_is_indexed(behind: Behind, indexing):
+async def test_a_server_is_found_before_the_next_one_is_indexed(behind, indexing):
     gateway = behind.make(servers_of(behind, "zero", "one", "two"), intervals=IMPATIENT)
     for server in ("zero", "one", "two"):
         indexing.hold(server)
@@ -89,10 +87,8 @@ async def test_a_server_is_found_before_the_next_one_is_indexed(behind: Behind, 
         (behind.folder / "one").touch()
         (behind.folder / "two").touch()
         await until_listed(gateway, "one", "two")
-        assert named(await found(client)) == (
-            set(),
-            dict.fromkeys(("zero", "one", "two"), INDEXING),
-        )
+        everyone = dict.fromkeys(("zero", "one", "two"), INDEXING)
+        assert named(await found(client)) == (set(), everyone)
         indexing.release("zero")
         await until(lambda: len(indexing.reached) == 2)
         first = indexing.reached[-1]
@@ -108,9 +104,7 @@ async def test_a_server_is_found_before_the_next_one_is_indexed(behind: Behind, 
     assert named(whole) == ({"zero", "one", "two"}, {})
 
 
-async def test_an_answer_without_tools_is_not_accepted_and_says_who_is_not_ready(
-    behind: Behind, indexing
-):
+async def test_an_answer_without_tools_is_not_accepted_and_says_who_is_not_ready(behind, indexing):
     gateway = behind.make(servers_of(behind, "one"), intervals=IMPATIENT)
     indexing.hold("one")
     async with behind.client(gateway, settled=False) as client:
@@ -129,9 +123,7 @@ async def test_an_answer_without_tools_is_not_accepted_and_says_who_is_not_ready
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_search_waits_for_what_is_listed_and_tells_its_progress(
-    behind: Behind, indexing, mode
-):
+async def test_a_search_waits_for_what_is_listed_and_tells_its_progress(behind, indexing, mode):
     gateway = behind.make(servers_of(behind, "one", "two"), intervals=PATIENT)
     indexing.hold("two")
     (behind.folder / "one").touch()
@@ -157,30 +149,28 @@ async def test_a_search_waits_for_what_is_listed_and_tells_its_progress(
 
 
 async def test_a_search_waits_no_longer_than_its_patience_and_not_for_what_it_knows(
-    behind: Behind, indexing
+    behind, indexing
 ):
     servers = servers_of(behind, "known", "new")
     (behind.folder / "known").touch()
     async with behind.client({"known": servers["known"]}):
         pass
     (behind.folder / "known").unlink()
-    async with behind.client(
-        {"known": servers["known"]}, settled=False, intervals=PATIENT
-    ) as client:
+    known = {"known": servers["known"]}
+    async with behind.client(known, settled=False, intervals=PATIENT) as client:
         answer = named(await found(client))
     assert answer == ({"known"}, {"known": "is still being connected to"})
 
-    intervals = replace(IMPATIENT, patience_s=0.2)
-    gateway = behind.make(servers, intervals=intervals)
+    gateway = behind.make(servers, intervals=replace(IMPATIENT, patience_s=0.2))
     async with behind.client(gateway, settled=False) as client:
         await gateway.index.is_open.wait()
         assert "new" in named(await found(client))[1]
 
 
-async def test_known_tools_are_found_by_words_while_the_index_opens(behind: Behind, monkeypatch):
+async def test_known_tools_are_found_by_words_while_the_index_opens(behind, monkeypatch):
     mail = {"name": "send_mail", "description": "Send a mail to somebody."}
     room = {"name": "book_room", "description": "Book a meeting room."}
-    servers = {"post": behind.entry("post", ECHO, mail, room)}
+    servers = {"post": [ECHO, mail, room]}
     async with behind.client(servers) as client:
         assert "note" not in await found(client, "book a room", k=1)
 
@@ -191,8 +181,7 @@ async def test_known_tools_are_found_by_words_while_the_index_opens(behind: Behi
         return await opening(thread)
 
     monkeypatch.setattr(StoreThread, "open", open_late)
-    intervals = replace(IMPATIENT, opening_s=0.0)
-    gateway = behind.make(servers, intervals=intervals)
+    gateway = behind.make(servers, intervals=replace(IMPATIENT, opening_s=0.0))
     async with behind.client(gateway, settled=False) as client:
         await gateway.index.is_recalled.wait()
         early = await found(client, "reserve a meeting room", k=1)
@@ -205,12 +194,12 @@ async def test_known_tools_are_found_by_words_while_the_index_opens(behind: Behi
     assert [each["name"] for each in early["tools"]] == ["post__book_room"]
     assert early["verdict"] == "abstain"
     assert "still opening" in early["note"]
-    assert "still opening" in nothing
+    assert nothing == "The index of tools is still opening. Search again in a moment."
     assert called == "{}"
     assert late["verdict"] == "accept"
 
 
-async def test_new_tools_are_found_by_words_while_the_index_opens(behind: Behind, monkeypatch):
+async def test_new_tools_are_found_by_words_while_the_index_opens(behind, monkeypatch):
     async def never_open(_thread: StoreThread) -> Crib:
         return await asyncio.Future[Crib]()
 
@@ -233,7 +222,7 @@ async def test_new_tools_are_found_by_words_while_the_index_opens(behind: Behind
     assert answer["verdict"] == "abstain"
 
 
-async def test_a_changed_listing_is_missing_until_it_can_be_found(behind: Behind, indexing):
+async def test_a_changed_listing_is_missing_until_it_can_be_found(behind, indexing):
     servers = {"one": behind.entry("one", ECHO, options=("--mute",))}
     gateway = behind.make(servers, intervals=IMPATIENT)
     async with behind.client(gateway) as client:
@@ -244,15 +233,11 @@ async def test_a_changed_listing_is_missing_until_it_can_be_found(behind: Behind
         assert named(await found(client)) == ({"one"}, {"one": INDEXING})
         indexing.release()
         await until(lambda: not gateway.index.pending)
-        assert {tool["name"] for tool in (await found(client))["tools"]} == {
-            "one__echo",
-            "one__more",
-        }
+        names = {tool["name"] for tool in (await found(client))["tools"]}
+        assert names == {"one__echo", "one__more"}
 
 
-async def test_a_server_whose_tools_cannot_be_indexed_keeps_nobody_waiting(
-    behind: Behind, monkeypatch
-):
+async def test_a_server_whose_tools_cannot_be_indexed_keeps_nobody_waiting(behind, monkeypatch):
     index = Crib.index_tools
 
     def refuse(crib: Crib, *sources: Any, **how: Any) -> Any:
@@ -261,14 +246,11 @@ async def test_a_server_whose_tools_cannot_be_indexed_keeps_nobody_waiting(
         return index(crib, *sources, **how)
 
     monkeypatch.setattr(Crib, "index_tools", refuse)
-    servers = {"odd": behind.entry("odd", ECHO), "even": behind.entry("even", ECHO)}
-    async with behind.client(servers, intervals=PATIENT) as client:
+    async with behind.client({"odd": [ECHO], "even": [ECHO]}, intervals=PATIENT) as client:
         assert named(await found(client)) == ({"even"}, {"odd": "could not be indexed"})
 
 
-async def test_a_removed_server_whose_tools_are_being_indexed_is_not_found_again(
-    behind: Behind, indexing
-):
+async def test_a_removed_server_whose_tools_are_being_indexed_is_not_found_again(behind, indexing):
     gateway = behind.make(servers_of(behind, "one", "two"), intervals=IMPATIENT)
     two = [each.config for each in gateway.pool if each.name == "two"]
     indexing.hold("one")
@@ -286,9 +268,9 @@ async def test_a_removed_server_whose_tools_are_being_indexed_is_not_found_again
         assert list(behind.records_db().read(LISTINGS_NAMESPACE)) == []
 
 
-async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind: Behind):
+async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind):
     fax = {"name": "send_fax", "description": "Send a fax to somebody."}
-    gateway = behind.make({"one": behind.entry("one", ECHO, fax)})
+    gateway = behind.make({"one": [ECHO, fax]})
     async with behind.client(gateway) as client:
         gateway.server.disable(names={"one__send_fax"})
         first = await found(client, "send_fax", k=1)
@@ -305,11 +287,9 @@ LATE = ("late", "later")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(
-    behind: Behind, mode
-):
+async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(behind, mode):
     more = [{"name": f"echo_{number}", "description": "Repeat it."} for number in range(9)]
-    servers = {f"early{n}": behind.entry(f"early{n}", ECHO, *more) for n in range(5)}
+    servers = {f"early{n}": [ECHO, *more] for n in range(5)}
     for number, name in enumerate(LATE, start=1):
         servers[name] = behind.entry(name, ECHO, options=("--list-after", str(number / 2)))
 

@@ -46,7 +46,6 @@ class Guarded:
         return HttpTarget(self.url)
 
     def end_tokens(self, *, refresh: bool = False) -> None:
-        """End all access tokens, and those that renew them."""
         self.provider.access_tokens.clear()
         if refresh:
             self.provider.refresh_tokens.clear()
@@ -85,7 +84,6 @@ async def web():
 
 
 def logins(behind: Behind, **settings: object) -> Logins:
-    """The logins beside the store."""
     chosen = GatewaySettings.model_validate(settings)
     return Logins.open(str(behind.store), chosen, lambda name: f"toolcrib gateway login {name}")
 
@@ -123,7 +121,6 @@ async def test_a_login_registers_a_client_and_keeps_tokens_for_their_owner_alone
     assert await enter(web, logins(behind))
 
     kept = await logins(behind).get(web.url)
-    assert kept is not None
     assert web.provider.access_tokens[kept.tokens.access_token].scopes == ["tools"]
     assert kept.client.client_id in web.provider.clients
     (file,) = (behind.store / "logins").iterdir()
@@ -142,12 +139,10 @@ async def test_a_secret_encrypts_the_files(behind, web):
 
     (file,) = (behind.store / "logins").iterdir()
     kept = await secret.get(web.url)
-    assert kept is not None
     assert kept.tokens.access_token not in file.read_text()
-    with pytest.raises(StoreUnavailableError, match="log in again"):
-        await logins(behind, logins_secret="another").get(web.url)
-    with pytest.raises(StoreUnavailableError, match="log in again"):
-        await logins(behind).get(web.url)
+    for other in (logins(behind, logins_secret="another"), logins(behind)):
+        with pytest.raises(StoreUnavailableError, match="log in again"):
+            await other.get(web.url)
 
 
 async def test_without_a_keyring_the_error_says_what_to_set(behind, monkeypatch):
@@ -164,8 +159,6 @@ async def test_the_keyring_keeps_a_login(behind, monkeypatch):
     from keyring.backends import null
 
     class Memory(null.Keyring):
-        """A backend of the keyring library that keeps its passwords in memory."""
-
         def __init__(self) -> None:
             self.kept: dict[tuple[str, str], str] = {}
 
@@ -180,12 +173,8 @@ async def test_the_keyring_keeps_a_login(behind, monkeypatch):
 
     monkeypatch.setattr(keyring.core, "_keyring_backend", Memory())
     url, kept = "https://example.com/mcp", logins(behind, logins="keyring")
-    login = ServerLogin.model_validate(
-        {
-            "tokens": {"access_token": "a", "token_type": "Bearer"},
-            "client": {"client_id": "c"},
-        }
-    )
+    tokens = {"access_token": "a", "token_type": "Bearer"}
+    login = ServerLogin.model_validate({"tokens": tokens, "client": {"client_id": "c"}})
     await kept.put(url, login)
 
     assert await kept.get(url) == login
@@ -264,8 +253,6 @@ async def test_tokens_are_renewed_and_a_login_that_has_ended_is_told(behind, web
         web.end_tokens()
         assert json.loads(await said(client, "web__echo", word="hi")) == {"given": "hi"}
         renewed = await logins(behind).get(web.url)
-        assert first is not None
-        assert renewed is not None
         assert renewed.tokens != first.tokens
 
         web.end_tokens(refresh=True)
@@ -273,10 +260,9 @@ async def test_tokens_are_renewed_and_a_login_that_has_ended_is_told(behind, web
         assert await state_of(client, "web/echo") == waiting("authorisation_expired")
         hit = (await found(client))["tools"][0]
         assert (hit["state"], hit["login"]) == ("authorisation_expired", LOGIN)
-        assert (
-            f"must be authorised again, so web__echo was not called. The user can log in: `{LOGIN}`"
-            in (await said(client, "web__echo"))
-        )
+        refused = await said(client, "web__echo")
+        assert "must be authorised again, so web__echo was not called" in refused
+        assert LOGIN in refused
 
         await enter(web, logins(behind))
         await until(lambda: gateway.pool["web"].is_up)
@@ -294,7 +280,6 @@ async def test_the_command_prints_the_link_and_logs_in(behind, web):
     places = ["--config", str(config), "--store", str(behind.store), "--json"]
 
     with closing(logging_in(*places)) as process:
-        assert process.stderr is not None
         link = ""
         while not link.startswith("http"):
             link = await asyncio.to_thread(process.stderr.readline)
@@ -303,7 +288,6 @@ async def test_the_command_prints_the_link_and_logs_in(behind, web):
         told = json.loads(await asyncio.to_thread(process.stdout.read))
         assert (told, process.wait()) == ({"server": "web", "logged_in": True}, 0)
     kept = await logins(behind).get(web.url)
-    assert kept is not None
     assert kept.tokens.access_token in web.provider.access_tokens
 
     def run(*words: str) -> Result:

@@ -12,11 +12,9 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.subscriptions import listen
 
-from tests.gateway.conftest import ANNOUNCE, ECHO, LONG_S, Behind, until, until_listed
+from tests.gateway.conftest import ANNOUNCE, ECHO, LONG_S, Behind, until, until_equal, until_listed
 from tests.gateway.test_command import forked, pipes
 from tests.gateway.test_http import serving
-from toolcrib.access.quarantine import Quarantine
-from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 PROMPT = {
     "name": "greet",
@@ -40,10 +38,14 @@ def entry(behind: Behind, name: str, *options: str, **offers: object):
     return behind.entry(name, ANNOUNCE, options=("--offers", str(path), *options))
 
 
+async def prompts(client):
+    return [each.name for each in await client.list_prompts()]
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
     behind.audits = True
-    servers = {"desk": entry(behind, "desk", **OFFERS), "post": behind.entry("post", ECHO)}
+    servers = {"desk": entry(behind, "desk", **OFFERS), "post": [ECHO]}
     async with behind.client(servers, mode=mode) as client:
         (prompt,) = await client.list_prompts()
         (note,) = await client.list_resources()
@@ -64,14 +66,13 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
     assert (given["name"], given["arguments"]) == ("greet", {"who": "Ada"})
     assert said.messages[0].role == "assistant"
     assert [each.text for each in (*read, *paged)] == ["at note://today", "at page://a/b.md"]
-    held = Quarantine(behind.records_db(), DEFAULT_NAMESPACE).list()
-    assert [each.tool_id for each in held] == ["desk#resource/note://bad"]
+    assert list(behind.held()) == ["desk#resource/note://bad"]
 
 
 async def test_a_filter_of_tools_leaves_prompts_and_resources_alone(behind: Behind):
     desk = {**entry(behind, "desk", prompts=[PROMPT], resources=[NOTE]), "includeTools": []}
     async with behind.client({"desk": desk}, pass_through=9) as client:
-        assert [each.name for each in await client.list_prompts()] == ["desk__greet"]
+        assert await prompts(client) == ["desk__greet"]
         assert [each.name for each in await client.list_resources()] == ["today"]
         assert await client.list_tools() == []
     assert ("info", "desk: 0 tools") in behind.said
@@ -81,48 +82,53 @@ async def test_what_is_out_of_reach_or_changed_is_not_there(behind: Behind):
     behind.audits = True
     secret = {**entry(behind, "desk", **OFFERS), "toolcrib": {"sensitivity": "pii"}}
     post = entry(behind, "post", "--mute", prompts=[PROMPT], resources=[NOTE])
-    servers = {"desk": secret, "post": post}
-    async with behind.client(servers, max_sensitivity="public") as client:
-        assert [each.name for each in await client.list_prompts()] == ["post__greet"]
+    async with behind.client({"desk": secret, "post": post}, max_sensitivity="public") as client:
+        assert await prompts(client) == ["post__greet"]
         assert await client.list_resource_templates() == []
         changed = {**PROMPT, "description": "Greet everybody."}
         entry(behind, "post", prompts=[changed], resources=[NOTE])
 
-        async def is_gone() -> bool:
-            return await client.list_prompts() == []
-
-        await until(is_gone)
+        await until_equal([], prompts, client)
         assert len(await client.list_resources()) == 1
+
+
+class Heard:
+    """Kinds of the messages that a client gets."""
+
+    def __init__(self) -> None:
+        self._kinds: asyncio.Queue[str] = asyncio.Queue()
+
+    async def __call__(self, message: object) -> None:
+        self._kinds.put_nowait(type(message).__name__)
+
+    async def until(self, *kinds: str) -> None:
+        """Wait for messages of these kinds, one after the other."""
+        async with asyncio.timeout(LONG_S):
+            for kind in kinds:
+                while not (await self._kinds.get()).startswith(kind):
+                    pass
 
 
 @pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_clients_hear_of_a_list_that_a_server_says_has_changed(behind: Behind, options, mode):
     servers = {"desk": entry(behind, "desk", *options, prompts=[PROMPT])}
-    heard: asyncio.Queue[str] = asyncio.Queue()
-
-    async def hear(message):
-        heard.put_nowait(type(message).__name__)
+    heard = Heard()
 
     async def follow(session):
         async with listen(session, prompts_list_changed=True, resources_list_changed=True) as told:
             async for event in told:
-                heard.put_nowait(type(event).__name__)
+                await heard(event)
 
-    async def until_heard(what: str) -> None:
-        async with asyncio.timeout(LONG_S):
-            while not (await heard.get()).startswith(what):
-                pass
-
-    async with behind.client(servers, mode=mode, message_handler=hear) as client:
+    async with behind.client(servers, mode=mode, message_handler=heard) as client:
         following = None if mode == "legacy" else asyncio.create_task(follow(client.session))
         entry(behind, "desk", *options, prompts=[PROMPT, {"name": "part"}])
         await client.call_tool("desk__announce", {"what": "prompts"})
-        await until_heard("Prompt")
-        assert {each.name for each in await client.list_prompts()} == {"desk__greet", "desk__part"}
+        await heard.until("Prompt")
+        assert await prompts(client) == ["desk__greet", "desk__part"]
         entry(behind, "desk", *options, prompts=[PROMPT, {"name": "part"}], resources=[NOTE])
         await client.call_tool("desk__announce", {"what": "resources"})
-        await until_heard("Resource")
+        await heard.until("Resource")
         assert [each.name for each in await client.list_resources()] == ["today"]
         if following:
             following.cancel()
@@ -134,10 +140,7 @@ async def test_what_could_not_be_listed_once_is_asked_for_again(behind: Behind):
         await until_listed(client, "desk__announce")
         entry(behind, "desk", prompts=[PROMPT])
 
-        async def is_there() -> bool:
-            return [each.name for each in await client.list_prompts()] == ["desk__greet"]
-
-        await until(is_there)
+        await until_equal(["desk__greet"], prompts, client)
 
 
 SECRET = {**HOSTILE, "uri": "file:///secret.txt", "name": "secret"}
@@ -164,8 +167,7 @@ async def test_what_is_held_back_is_read_no_other_way_and_stays_so_when_a_listin
 ):
     behind.audits = True
     had = {"resources": [SECRET, NOTE], "resourceTemplates": [FILES]}
-    servers = {"desk": entry(behind, "desk", "--mute", **had)}
-    gateway = behind.make(servers)
+    gateway = behind.make({"desk": entry(behind, "desk", "--mute", **had)})
     async with behind.client(gateway) as client:
         for uri in WAYS:
             with pytest.raises(MCPError, match="not found"):
@@ -181,8 +183,7 @@ async def test_what_is_held_back_is_read_no_other_way_and_stays_so_when_a_listin
         with pytest.raises(MCPError, match="not found"):
             await client.read_resource("file:///%73ecret.txt")
         assert [str(each.uri) for each in await client.list_resources()] == ["note://today"]
-        held = {each.tool_id for each in Quarantine(behind.records_db(), DEFAULT_NAMESPACE).list()}
-        assert "desk#resource/file:///secret.txt" in held
+        assert "desk#resource/file:///secret.txt" in behind.held()
 
 
 async def test_one_uri_that_is_none_takes_no_other_and_each_stays_as_its_server_spells_it(
@@ -205,7 +206,6 @@ async def test_one_uri_that_is_none_takes_no_other_and_each_stays_as_its_server_
 
 
 async def _nothing() -> AsyncGenerator[object]:
-    """Notifications of which there are none."""
     for event in ():
         yield event
 
@@ -233,43 +233,33 @@ async def test_a_client_that_goes_by_what_is_announced_finds_what_comes_later(
 ):
     start = behind.folder / "start"
     desk = entry(behind, "desk", "--start-with", str(start), prompts=[PROMPT], resources=[NOTE])
-    behind.config(desk=desk, post=behind.entry("post", ECHO))
-    heard: asyncio.Queue[str] = asyncio.Queue()
-
-    async def hear(message: Any) -> None:
-        heard.put_nowait(type(message).__name__)
+    behind.config(desk=desk, post=[ECHO])
+    heard, listening = Heard(), asyncio.Event()
 
     async def follow(client: Client, able: dict[str, Any]) -> None:
         lists = {f"{kind}_list_changed": each["list_changed"] for kind, each in able.items()}
         # Clients of the handshake era hear without asking.
         following = client.listen(**lists) if mode == "auto" else nullcontext(_nothing())
         async with following as told:
-            heard.put_nowait("listening")
+            listening.set()
             async for event in told:
-                heard.put_nowait(type(event).__name__)
-
-    async def until_heard(*kinds: str) -> None:
-        async with asyncio.timeout(LONG_S):
-            for kind in kinds:
-                while not (await heard.get()).startswith(kind):
-                    pass
+                await heard(event)
 
     async with (
         reached(behind, transport) as server,
-        Client(server, mode=mode, message_handler=hear) as client,
+        Client(server, mode=mode, message_handler=heard) as client,
     ):
-        assert client.server_capabilities is not None
         able = client.server_capabilities.model_dump(exclude_none=True, exclude=NO_LISTS)
         following = asyncio.create_task(follow(client, able))
-        await until_heard("listening")
+        await listening.wait()
         assert (await client.list_prompts()).prompts == []
         assert (await client.list_resources()).resources == []
         start.touch()
-        await until_heard("Prompt", "Resource")
-        prompts = (await client.list_prompts()).prompts
+        await heard.until("Prompt", "Resource")
+        later = (await client.list_prompts()).prompts
         resources = (await client.list_resources()).resources
         following.cancel()
 
     assert able == {kind: {"list_changed": True} for kind in ("tools", "prompts", "resources")}
-    assert [each.name for each in prompts] == ["desk__greet"]
+    assert [each.name for each in later] == ["desk__greet"]
     assert [str(each.uri) for each in resources] == ["note://today"]

@@ -34,10 +34,9 @@ def web():
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, web):
-    """A gateway in front of all three."""
     behind = Behind(tmp_path_factory.mktemp("passing"))
     servers = {
-        "old": behind.entry("old", *TOOLS),
+        "old": [*TOOLS],
         "new": behind.entry("new", *TOOLS, options=("--modern",)),
         "web": {"url": web.url},
     }

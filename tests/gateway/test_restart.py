@@ -12,18 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.conftest import (
-    ECHO,
-    FAX,
-    QUICK,
-    Behind,
-    found,
-    names,
-    quick_settings,
-    ready,
-    said,
-    texts,
-)
+from tests.gateway.conftest import ECHO, FAX, QUICK, SEARCH_TOOLS, found, names, ready, said, texts
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.records import Collection, ToolSpec
@@ -32,8 +21,8 @@ from toolcrib.store.records_db import DbRow
 GONE = {"command": "no-such-command"}
 
 
-async def test_tools_are_known_before_their_server_is_reached_again(behind: Behind):
-    async with behind.client({"post": behind.entry("post", ECHO)}):
+async def test_tools_are_known_before_their_server_is_reached_again(behind):
+    async with behind.client({"post": [ECHO]}):
         pass
 
     async with behind.client({"post": GONE}) as client:
@@ -46,8 +35,8 @@ async def test_tools_are_known_before_their_server_is_reached_again(behind: Behi
     assert called.startswith("The server 'post' does not answer")
 
 
-async def test_what_was_switched_off_meanwhile_is_not_offered_from_the_last_time(behind: Behind):
-    async with behind.client({"post": behind.entry("post", ECHO, FAX)}):
+async def test_what_was_switched_off_meanwhile_is_not_offered_from_the_last_time(behind):
+    async with behind.client({"post": [ECHO, FAX]}):
         pass
 
     async with behind.client({"post": {**GONE, "excludeTools": ["send_fax"]}}) as client:
@@ -58,8 +47,8 @@ async def test_what_was_switched_off_meanwhile_is_not_offered_from_the_last_time
     assert called.startswith("There is no tool 'post_send_fax'")
 
 
-async def test_what_is_known_is_not_encoded_again(behind: Behind):
-    servers = {"post": behind.entry("post", ECHO, FAX)}
+async def test_what_is_known_is_not_encoded_again(behind):
+    servers = {"post": [ECHO, FAX]}
     async with behind.client(servers):
         pass
     written: list[str] = []
@@ -70,8 +59,8 @@ async def test_what_is_known_is_not_encoded_again(behind: Behind):
     assert written == []
 
 
-async def test_known_servers_start_after_the_searches_that_are_under_way(behind: Behind):
-    servers = {"post": behind.entry("post", ECHO)}
+async def test_known_servers_start_after_the_searches_that_are_under_way(behind):
+    servers = {"post": [ECHO]}
     async with behind.client(servers):
         pass
     gateway = behind.make(servers, intervals=replace(QUICK, first_search_s=0.0))
@@ -91,22 +80,22 @@ async def test_known_servers_start_after_the_searches_that_are_under_way(behind:
 
 
 async def test_a_server_that_is_configured_no_more_leaves_nothing_behind_and_others_tools_stay(
-    behind: Behind,
+    behind,
 ):
-    with Crib.open(behind.store, settings=quick_settings()) as crib:
+    with behind.crib() as crib:
         crib.index_tools([ToolSpec(name="own", server="mine", description="Repeat what is said.")])
-    servers = {"post": behind.entry("post", ECHO), "fax": behind.entry("fax", FAX)}
+    servers = {"post": [ECHO], "fax": [FAX]}
     async with behind.client(servers):
         pass
     async with behind.client({"post": servers["post"]}) as client:
         assert [tool["name"] for tool in (await found(client))["tools"]] == ["post__echo"]
 
-    with Crib.open(behind.store, settings=quick_settings()) as crib:
+    with behind.crib() as crib:
         assert sorted(tool.id for tool in crib.list_tools()) == ["mine/own", "post/echo"]
 
 
 @pytest.fixture
-def held(behind: Behind):
+def held(behind):
     """The folder of the index, held by another process."""
     hold = (
         "import sys; from toolcrib import Crib; crib = Crib.open(sys.argv[1]);"
@@ -119,15 +108,13 @@ def held(behind: Behind):
         text=True,
         env={"TOOLCRIB_ENCODER__DENSE": "deterministic"},
     ) as other:
-        assert other.stdout is not None
-        assert other.stdin is not None
         assert other.stdout.readline() == "held\n"
         yield
         other.stdin.close()
 
 
-async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind, held):
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+async def test_a_folder_that_another_process_holds_is_left_to_it(behind, held):
+    async with behind.client({"post": [ECHO]}) as client:
         assert [tool["name"] for tool in (await found(client))["tools"]] == ["post__echo"]
 
     warned = [text for level, text in behind.said if level == "warning"]
@@ -135,25 +122,24 @@ async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind,
     assert warned[0].startswith("the index is in memory, for this run only: ")
 
 
-async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: Behind):
+async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind):
     gateway = behind.make({"post": GONE})
-    gateway.index._storage.records_db.put(
-        "listings/default", DbRow("post", 1.0, {"tools": [{"name": 7}]})
-    )
+    listing = DbRow("post", 1.0, {"tools": [{"name": 7}]})
+    gateway.index._storage.records_db.put("listings/default", listing)
     async with behind.client(gateway) as client:
         assert (await found(client))["tools"] == []
 
     assert any("the last listings of servers cannot be read" in text for _, text in behind.said)
 
 
-async def test_documents_are_found_where_there_are_any(behind: Behind, monkeypatch):
-    with Crib.open(behind.store, settings=quick_settings()) as crib:
+async def test_documents_are_found_where_there_are_any(behind, monkeypatch):
+    with behind.crib() as crib:
         crib.add_collections(Collection(name="handbook", description="How we work."))
         page = behind.folder / "leave.md"
         page.write_text("# Leave\n\nEverybody has thirty days of leave a year.\n")
         crib.index_docs(page, collection="handbook")
 
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+    async with behind.client({"post": [ECHO]}) as client:
         knowledge = (await client.list_tools())[-1]
         answer = await client.call_tool("find_knowledge", {"query": "how many days of leave"})
         empty = await said(client, "find_knowledge", query=" ")
@@ -174,20 +160,17 @@ def refuse(*_given, **_more):
     raise StoreUnavailableError("it is away")
 
 
-async def test_passages_come_of_the_collections_asked_and_within_a_number_and_a_budget(
-    behind: Behind,
-):
-    with Crib.open(behind.store, settings=quick_settings()) as crib:
+async def test_passages_come_of_the_collections_asked_and_within_a_number_and_a_budget(behind):
+    with behind.crib() as crib:
         for name in ("handbook", "rules"):
             crib.add_collections(Collection(name=name))
             page = behind.folder / f"{name}.md"
             kinds = ("sick", "parental", "unpaid")
-            page.write_text(
-                "".join(f"# {kind}\n\n{f'{kind} leave takes days. ' * 40}\n" for kind in kinds)
-            )
+            parts = [f"# {kind}\n\n{f'{kind} leave takes days. ' * 40}\n" for kind in kinds]
+            page.write_text("".join(parts))
             crib.index_docs(page, collection=name)
 
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+    async with behind.client({"post": [ECHO]}) as client:
 
         async def places(**how: Any) -> list[str]:
             given = {"query": "days of leave", **how}
@@ -202,11 +185,11 @@ async def test_passages_come_of_the_collections_asked_and_within_a_number_and_a_
             assert next(iter(wrong)) in refused or "no collection 'secret'" in refused
 
 
-async def test_without_documents_there_is_no_search_for_them(behind: Behind):
-    gateway = behind.make({"post": behind.entry("post", ECHO)})
+async def test_without_documents_there_is_no_search_for_them(behind):
+    gateway = behind.make({"post": [ECHO]})
     async with behind.client(gateway) as client:
         await ready(gateway)
-        assert await names(client) == ["find_tools", "describe_tools", "call_tool", "check_tools"]
+        assert await names(client) == SEARCH_TOOLS
         called = await said(client, "find_knowledge", query="x")
 
     assert called.startswith("There is no tool 'find_knowledge'")

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from tests.gateway.conftest import ECHO, QUICK, found, names, said, texts, until, until_listed
+from tests.gateway.conftest import (
+    ECHO,
+    QUICK,
+    SEARCH_TOOLS,
+    found,
+    names,
+    said,
+    texts,
+    until,
+    until_listed,
+)
 from toolcrib.gateway import search
 from toolcrib.integrations import arguments
 
@@ -19,9 +29,7 @@ ROOM = {"name": "book_room", "description": "Book a meeting room."}
 
 
 async def test_few_tools_are_shown_as_they_are(behind):
-    servers = {"post": behind.entry("post", MAIL), "rooms": behind.entry("rooms", ROOM)}
-
-    async with behind.client(servers, pass_through=2) as client:
+    async with behind.client({"post": [MAIL], "rooms": [ROOM]}, pass_through=2) as client:
         mail, room = await client.list_tools()
 
     shown = {"name": mail.name, "description": mail.description, "inputSchema": mail.input_schema}
@@ -30,7 +38,7 @@ async def test_few_tools_are_shown_as_they_are(behind):
 
 
 async def test_a_server_that_is_down_does_not_hide_the_few_tools_of_the_others(behind):
-    servers = {"post": behind.entry("post", MAIL), "gone": {"command": "no-such-command"}}
+    servers = {"post": [MAIL], "gone": {"command": "no-such-command"}}
 
     async with behind.client(servers, pass_through=9) as client:
         await until_listed(client, "post__send_mail")
@@ -39,23 +47,22 @@ async def test_a_server_that_is_down_does_not_hide_the_few_tools_of_the_others(b
 async def test_the_search_stays_while_a_server_starts_that_may_have_more(behind):
     start = behind.folder / "start"
     late = behind.entry("late", ROOM, options=("--start-with", str(start)))
-    servers = {"post": behind.entry("post", MAIL), "late": late}
+    servers = {"post": [MAIL], "late": late}
     gateway = behind.make(servers, pass_through=9, intervals=replace(QUICK, handshake_s=0.0))
 
     async with behind.client(gateway, settled=False) as client:
-        await until_listed(client, "find_tools", "describe_tools", "call_tool", "check_tools")
+        await until_listed(client, *SEARCH_TOOLS)
         start.touch()
         await until_listed(client, "late__book_room", "post__send_mail")
 
 
 async def test_a_found_tool_comes_as_a_signature_and_can_be_called(behind, monkeypatch):
-    async with behind.client({"post": behind.entry("post", MAIL, ROOM)}) as client:
+    async with behind.client({"post": [MAIL, ROOM]}) as client:
         answer = await found(client, "send a mail", k=1)
         asked = {"ids": ["post__send_mail", "post/send_mail", "post/send"]}
         whole = (await client.call_tool("describe_tools", asked)).structured_content
-        called = await client.call_tool(
-            "call_tool", {"name": "post__send_mail", "arguments": {"to": "Ada"}}
-        )
+        call = {"name": "post__send_mail", "arguments": {"to": "Ada"}}
+        called = await client.call_tool("call_tool", call)
         monkeypatch.setattr(search, "MAX_DESCRIBED_CHARS", 10)
         both = {"ids": ["post/send_mail", "post/book_room"]}
         cut = (await client.call_tool("describe_tools", both)).structured_content
@@ -69,7 +76,7 @@ async def test_a_found_tool_comes_as_a_signature_and_can_be_called(behind, monke
 
 
 async def test_a_search_marks_what_the_conversation_called_and_a_step_leaves_it_out(behind):
-    async with behind.client({"post": behind.entry("post", MAIL, ROOM)}, schemas=True) as client:
+    async with behind.client({"post": [MAIL, ROOM]}, schemas=True) as client:
         before = await found(client, "send a mail")
         await client.call_tool("call_tool", {"name": "post__send_mail", "arguments": {"to": "Ada"}})
         own = await found(client, "send a mail")
@@ -79,10 +86,8 @@ async def test_a_search_marks_what_the_conversation_called_and_a_step_leaves_it_
         after = (await client.call_tool("find_tools", said)).structured_content
 
     assert "called" not in before["tools"][0]
-    assert {each["name"]: each.get("called") for each in own["tools"]} == {
-        "post__send_mail": True,
-        "post__book_room": None,
-    }
+    called = {each["name"]: each.get("called") for each in own["tools"]}
+    assert called == {"post__send_mail": True, "post__book_room": None}
     assert [each["name"] for each in step["tools"]] == ["post__book_room"]
     assert step["called"] == ["post__send_mail"]
     assert after["tools"][0]["name"] == "post__book_room"
@@ -93,15 +98,14 @@ async def test_too_many_ids_are_refused_also_where_no_time_is_left_to_check(
     behind, monkeypatch, tool
 ):
     monkeypatch.setattr(arguments, "CHECK_TIMEOUT_S", -1.0)
-    async with behind.client({"post": behind.entry("post", MAIL)}) as client:
+    async with behind.client({"post": [MAIL]}) as client:
         answer = await said(client, tool, ids=[f"post__{n}" for n in range(201)])
 
     assert "at most 200" in answer
 
 
 async def test_whole_schemas_come_where_they_are_asked_for(behind):
-    servers = {"post": behind.entry("post", MAIL, ROOM)}
-    async with behind.client(servers, schemas=True, token_budget=40) as client:
+    async with behind.client({"post": [MAIL, ROOM]}, schemas=True, token_budget=40) as client:
         answer = await found(client, "send a mail", k=None)
         assert await names(client) == ["find_tools", "call_tool", "check_tools"]
 
@@ -110,7 +114,7 @@ async def test_whole_schemas_come_where_they_are_asked_for(behind):
 
 @pytest.mark.parametrize("name", ["post__send_mail", "post/send_mail", "send_mail"])
 async def test_a_tool_is_known_by_its_name_its_id_and_its_own_name(behind, name):
-    async with behind.client({"post": behind.entry("post", MAIL)}) as client:
+    async with behind.client({"post": [MAIL]}) as client:
         by_proxy = await client.call_tool("call_tool", {"name": name, "arguments": {"to": "Ada"}})
         directly = await client.call_tool(name, {"to": "Ada"})
 
@@ -118,9 +122,7 @@ async def test_a_tool_is_known_by_its_name_its_id_and_its_own_name(behind, name)
 
 
 async def test_a_name_that_two_servers_have_is_neithers(behind):
-    servers = {"one": behind.entry("one", ECHO), "two": behind.entry("two", ECHO)}
-
-    async with behind.client(servers) as client:
+    async with behind.client({"one": [ECHO], "two": [ECHO]}) as client:
         directly = await client.call_tool("echo", {}, raise_on_error=False)
         by_proxy = await client.call_tool("call_tool", {"name": "echo"}, raise_on_error=False)
 
@@ -132,7 +134,7 @@ async def test_a_name_that_two_servers_have_is_neithers(behind):
 
 @pytest.mark.parametrize("name", ["find_tools", "check_tools"])
 async def test_a_tool_of_the_search_is_not_called_by_another(behind, name):
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+    async with behind.client({"post": [ECHO]}) as client:
         told = await said(client, "call_tool", name=name)
 
     assert f"{name} belongs to the search" in told
@@ -140,37 +142,25 @@ async def test_a_tool_of_the_search_is_not_called_by_another(behind, name):
 
 @pytest.mark.parametrize("proxied", [True, False])
 async def test_an_unknown_name_is_answered_with_those_like_it(behind, proxied):
-    async with behind.client({"post": behind.entry("post", MAIL, ROOM)}) as client:
+    async with behind.client({"post": [MAIL, ROOM]}) as client:
         name, arguments = "post__send_mial", {}
         if proxied:
             name, arguments = "call_tool", {"name": name}
         answer = await client.call_tool(name, arguments, raise_on_error=False)
 
     assert answer.is_error
-    assert texts(answer)[0].startswith(
-        "There is no tool 'post__send_mial'. Did you mean post__send_mail"
-    )
+    assert "no tool 'post__send_mial'. Did you mean post__send_mail" in texts(answer)[0]
 
 
 async def test_pinned_and_always_active_tools_are_shown_beside_the_search(behind):
-    entry = behind.entry("post", MAIL, ROOM, ECHO)
-    entry["toolcrib"] = {"always_active": ["echo"]}
-
+    entry = behind.entry("post", MAIL, ROOM, ECHO, toolcrib={"always_active": ["echo"]})
     async with behind.client({"post": entry}, pinned=("post/book_room", "post/book_rom")) as client:
         shown = await client.list_tools()
         assert "say in a few words" in await said(client, "find_tools", query="  ")
         said_so = "error", "there is no tool 'post/book_rom' to pin; did you mean 'post/book_room'?"
         await until(lambda: said_so in behind.said)
 
-    named = [tool.name for tool in shown]
-    assert named == [
-        "post__book_room",
-        "post__echo",
-        "find_tools",
-        "describe_tools",
-        "call_tool",
-        "check_tools",
-    ]
+    assert [tool.name for tool in shown] == ["post__book_room", "post__echo", *SEARCH_TOOLS]
     about = "Here are tools of: post (3 tools: book, mail, room, echo)."
     assert shown[2].description.endswith(about)
 
@@ -186,8 +176,7 @@ OFF = {
 
 @pytest.mark.parametrize("keys", OFF.values(), ids=OFF)
 async def test_a_tool_that_its_entry_switches_off_is_as_one_that_is_not_there(behind, keys):
-    entry = {**behind.entry("post", MAIL, ROOM), **keys}
-
+    entry = behind.entry("post", MAIL, ROOM, **keys)
     async with behind.client({"post": entry}) as client:
         answer = await found(client, "send a mail", k=9)
         described = await said(client, "describe_tools", names=["post__send_mail"])
@@ -203,22 +192,14 @@ async def test_a_tool_that_its_entry_switches_off_is_as_one_that_is_not_there(be
     assert "Send a mail to somebody" not in described
 
 
-async def test_a_tool_that_is_switched_off_is_not_shown_to_a_client(behind):
-    entry = {**behind.entry("post", MAIL, ROOM), "excludeTools": ["send_mail"]}
-
-    async with behind.client({"post": entry}, pass_through=9) as client:
-        assert await names(client) == ["post__book_room"]
-
-
 async def test_what_is_too_sensitive_or_has_no_such_tag_is_out_of_reach(behind):
-    secret = behind.entry("vault", {"name": "open", "description": "Open the vault."})
-    secret["toolcrib"] = {"sensitivity": "pii", "tags": ["home"]}
-    office = behind.entry("post", MAIL)
-    plain = behind.entry("rooms", ROOM)
-    plain["toolcrib"] = {"tags": ["home"]}
+    vault = {"name": "open", "description": "Open the vault."}
+    servers = {
+        "vault": behind.entry("vault", vault, toolcrib={"sensitivity": "pii", "tags": ["home"]}),
+        "post": [MAIL],
+        "rooms": behind.entry("rooms", ROOM, toolcrib={"tags": ["home"]}),
+    }
     options = {"tags": frozenset({"home"}), "max_sensitivity": "internal"}
-
-    servers = {"vault": secret, "post": office, "rooms": plain}
     async with behind.client(servers, **options) as client:
         answer = await found(client, "open the vault and send a mail", k=9)
         search = (await client.list_tools())[0]
@@ -235,7 +216,7 @@ async def test_only_the_servers_that_are_asked_for_are_started(behind):
     started = behind.folder / "started"
     other = behind.entry("post", MAIL, options=("--started", str(started)))
 
-    servers = {"post": other, "rooms": behind.entry("rooms", ROOM)}
+    servers = {"post": other, "rooms": [ROOM]}
     async with behind.client(servers, only=("rooms",), pass_through=9) as client:
         assert await names(client) == ["rooms__book_room"]
 
@@ -255,8 +236,7 @@ ORDERS = {
 
 
 async def test_schemas_have_the_form_of_providers_and_calls_either_name(behind):
-    servers = {"shop": behind.entry("shop", ORDERS)}
-    async with behind.client(servers, pass_through=1) as client:
+    async with behind.client({"shop": [ORDERS]}, pass_through=1) as client:
         [listed] = await client.list_tools()
         true = await client.call_tool("shop__list_orders", {"$top": 1})
         safe = await client.call_tool("shop__list_orders", {"top": 1})
@@ -270,8 +250,7 @@ async def test_schemas_have_the_form_of_providers_and_calls_either_name(behind):
 
 
 async def test_copies_on_several_servers_take_one_place_and_can_all_be_called(behind):
-    servers = {name: behind.entry(name, MAIL, ROOM) for name in ("post", "mail")}
-    async with behind.client(servers) as client:
+    async with behind.client({name: [MAIL, ROOM] for name in ("post", "mail")}) as client:
         answer = await found(client, "send something to somebody", k=2)
         [copy] = [tool for tool in answer["tools"] if tool["name"].endswith("send_mail")]
         [other] = copy["also_on"]

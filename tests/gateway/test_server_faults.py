@@ -9,19 +9,22 @@ import signal
 import socket
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from tests.gateway.conftest import (
     ECHO,
     QUICK,
-    Behind,
+    SEARCH_TOOLS,
     found,
     hanging,
+    names,
     ready,
     said,
     texts,
     until,
+    until_equal,
     web_server,
 )
 
@@ -33,10 +36,6 @@ async def missing(client):
     return {each["server"]: each["state"] for each in answer.get("missing", ())}
 
 
-async def nothing_missing(client):
-    return not await missing(client)
-
-
 @contextmanager
 def silent_port():
     """A port that accepts connections and never says a word."""
@@ -46,12 +45,12 @@ def silent_port():
         yield listener.getsockname()[1]
 
 
-async def test_a_killed_server_is_marked_and_comes_back_by_itself(behind: Behind):
+async def test_a_killed_server_is_marked_and_comes_back_by_itself(behind):
     pids = behind.folder / "pids"
     shaky = behind.entry("shaky", ECHO, options=("--started", str(pids)))
 
     other = {**ECHO, "description": "Repeat a word."}  # no copy, which would share a hit
-    servers = {"shaky": shaky, "steady": behind.entry("steady", other)}
+    servers = {"shaky": shaky, "steady": [other]}
     pinned = ("shaky/echo",)
     async with behind.client(servers, retry_s=1.0, pinned=pinned) as client:
         os.kill(int(pids.read_text()), signal.SIGKILL)
@@ -61,7 +60,7 @@ async def test_a_killed_server_is_marked_and_comes_back_by_itself(behind: Behind
         refused = await said(client, "shaky__echo")
         steady = await said(client, "steady__echo", word="still here")
         await until(lambda: len(pids.read_text().split()) == 2)
-        await until(lambda: nothing_missing(client))
+        await until_equal({}, missing, client)
         again = await said(client, "shaky__echo", word="back")
 
     notes = {tool["name"]: tool.get("unavailable") for tool in marked.structured_content["tools"]}
@@ -73,7 +72,7 @@ async def test_a_killed_server_is_marked_and_comes_back_by_itself(behind: Behind
     assert json.loads(again) == {"word": "back"}
 
 
-async def test_a_server_that_answers_no_more_is_ended_and_started_again(behind: Behind):
+async def test_a_server_that_answers_no_more_is_ended_and_started_again(behind):
     pids = behind.folder / "pids"
     half_dead = behind.entry("half", DEAF, ECHO, options=("--started", str(pids)))
 
@@ -81,22 +80,17 @@ async def test_a_server_that_answers_no_more_is_ended_and_started_again(behind: 
     async with behind.client({"half": half_dead}, intervals=patient, call_timeout_s=0.5) as client:
         timed_out = await said(client, "half__deaf")
         await until(lambda: len(pids.read_text().split()) > 1)
-
-        async def is_back():
-            return await said(client, "half__echo", word="back") == '{"word": "back"}'
-
-        await until(is_back)
+        await until_equal('{"word": "back"}', partial(said, client, "half__echo", word="back"))
 
     assert timed_out.startswith("half__deaf: the server gave no answer within 0.5 s.")
-    assert ("warning", "half: down: it gave no sign of life within 2 s; the gateway retries") in (
-        behind.said
-    )
+    down = "half: down: it gave no sign of life within 2 s; the gateway retries"
+    assert ("warning", down) in behind.said
 
 
-async def test_a_server_that_never_answers_keeps_nobody_waiting(behind: Behind):
+async def test_a_server_that_never_answers_keeps_nobody_waiting(behind):
     with silent_port() as port:
         silent = {"url": f"http://127.0.0.1:{port}/mcp"}
-        servers = {"silent": silent, "steady": behind.entry("steady", ECHO)}
+        servers = {"silent": silent, "steady": [ECHO]}
         impatient = replace(QUICK, patience_s=0.0, handshake_s=0.0)
         gateway = behind.make(servers, intervals=impatient, connect_timeout_s=600)
         async with behind.client(gateway, settled=False) as client:
@@ -106,21 +100,16 @@ async def test_a_server_that_never_answers_keeps_nobody_waiting(behind: Behind):
             assert await missing(client) == {"silent": "is still being connected to"}
 
 
-async def test_a_slow_server_is_waited_for_and_then_named_as_missing(behind: Behind):
+async def test_a_slow_server_is_waited_for_and_then_named_as_missing(behind):
     start = behind.folder / "start"
     other = {**ECHO, "description": "Repeat a word."}  # no copy, which would share a hit
     slow = behind.entry("slow", other, options=("--start-with", str(start)))
-    servers = {"slow": slow, "steady": behind.entry("steady", ECHO)}
+    servers = {"slow": slow, "steady": [ECHO]}
     impatient = replace(QUICK, patience_s=0.5, handshake_s=0.0)
     gateway = behind.make(servers, intervals=impatient)
 
     async with behind.client(gateway, settled=False) as client:
-        assert [tool.name for tool in await client.list_tools()] == [
-            "find_tools",
-            "describe_tools",
-            "call_tool",
-            "check_tools",
-        ]
+        assert await names(client) == SEARCH_TOOLS
         await gateway.index.is_open.wait()
         await gateway.pool["steady"].settled.wait()
         told = []
@@ -131,19 +120,17 @@ async def test_a_slow_server_is_waited_for_and_then_named_as_missing(behind: Beh
         first = await client.call_tool("find_tools", {"query": "echo"}, progress_handler=progress)
         start.touch()
         await ready(gateway)
-        second = await client.call_tool("find_tools", {"query": "echo"})
+        second = await found(client)
 
-    shown = [tool["name"] for tool in first.structured_content["tools"]]
-    assert shown == ["steady__echo"]
-    assert [each["server"] for each in first.structured_content["missing"]] == ["slow"]
-    assert first.structured_content["missing"][0]["state"] == "is still being connected to"
+    assert [tool["name"] for tool in first.structured_content["tools"]] == ["steady__echo"]
+    (missed,) = first.structured_content["missing"]
+    assert (missed["server"], missed["state"]) == ("slow", "is still being connected to")
     assert (3.0, "connecting to servers") in told
-    again = {tool["name"] for tool in second.structured_content["tools"]}
-    assert again == {"slow__echo", "steady__echo"}
-    assert "missing" not in second.structured_content
+    assert {tool["name"] for tool in second["tools"]} == {"slow__echo", "steady__echo"}
+    assert "missing" not in second
 
 
-async def test_a_call_waits_for_a_server_that_is_starting(behind: Behind):
+async def test_a_call_waits_for_a_server_that_is_starting(behind):
     start = behind.folder / "start"
     start.touch()
     slow = behind.entry("slow", ECHO, options=("--start-with", str(start)))
@@ -164,17 +151,16 @@ async def test_a_call_waits_for_a_server_that_is_starting(behind: Behind):
 
 
 @pytest.mark.slow
-async def test_a_killed_web_server_is_marked_and_comes_back_by_itself(behind: Behind):
+async def test_a_killed_web_server_is_marked_and_comes_back_by_itself(behind):
     with web_server() as web:
-        servers = {"web": {"url": web.url}, "steady": behind.entry("steady", ECHO)}
-        async with behind.client(servers) as client:
+        async with behind.client({"web": {"url": web.url}, "steady": [ECHO]}) as client:
             call = await hanging(client, "web__hang")
             web.kill()
             died = texts(await call)[0]
             dead = await said(client, "web__echo", said="x")
             steady = await said(client, "steady__echo", word="here")
             web.start()
-            await until(lambda: nothing_missing(client))
+            await until_equal({}, missing, client)
             again = await said(client, "web__echo", said="back")
 
     assert died.startswith("The server 'web' died during the call of web__hang")
@@ -183,10 +169,9 @@ async def test_a_killed_web_server_is_marked_and_comes_back_by_itself(behind: Be
     assert json.loads(again) == {"given": "back"}
 
 
-async def test_an_entry_that_cannot_be_used_keeps_no_other_from_it(behind: Behind):
+async def test_an_entry_that_cannot_be_used_keeps_no_other_from_it(behind):
     wrong = {"command": "server", "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}}
-    servers = {"wrong": wrong, "post": behind.entry("post", ECHO)}
-    async with behind.client(servers) as client:
+    async with behind.client({"wrong": wrong, "post": [ECHO]}) as client:
         states = await missing(client)
         answer = await client.call_tool("wrong__echo", {}, raise_on_error=False)
         assert json.loads(await said(client, "post__echo", word="hi")) == {"word": "hi"}
@@ -198,13 +183,10 @@ async def test_an_entry_that_cannot_be_used_keeps_no_other_from_it(behind: Behin
     assert "NOT_SET_ANYWHERE" in told
 
 
-async def test_a_wrong_tool_costs_no_right_one_and_of_two_of_one_name_the_first_is_taken(
-    behind: Behind,
-):
+async def test_a_wrong_tool_costs_no_right_one_and_of_two_of_one_name_the_first_is_taken(behind):
     wrong = [{"description": "No name."}, {**ECHO, "name": "bad", "inputSchema": "none"}, 7]
     again = {**ECHO, "description": "Say the same again."}
-    servers = {"odd": behind.entry("odd", ECHO, *wrong, again)}
-    async with behind.client(servers, pass_through=9) as client:
+    async with behind.client({"odd": [ECHO, *wrong, again]}, pass_through=9) as client:
         shown = [(tool.name, tool.description) for tool in await client.list_tools()]
 
     assert shown == [("odd__echo", ECHO["description"])]

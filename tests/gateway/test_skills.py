@@ -17,13 +17,12 @@ TEXT = "---\nname: pdf-forms\ndescription: Fill in PDF forms.\n---\nFind the fie
 
 @pytest.fixture
 def skills(behind: Behind) -> Behind:
-    """A gateway's index that has a skill with files."""
     folder = behind.folder / "skills" / "pdf-forms"
     (folder / "scripts").mkdir(parents=True)
     (folder / "SKILL.md").write_text(TEXT)
     (folder / "scripts" / "fill.py").write_text("print(1)\n")
     (folder / "logo.png").write_bytes(b"\x89\xff")
-    with Crib.open(behind.store, settings=quick_settings()) as crib:
+    with behind.crib() as crib:
         assert crib.index_tools(behind.folder / "skills").added == ("skills/pdf-forms",)
         (hit,) = crib.find_tools("fill in a form").tools
         assert (hit.id, hit.kind) == ("skills/pdf-forms", "skill")
@@ -31,11 +30,10 @@ def skills(behind: Behind) -> Behind:
 
 
 async def test_a_skill_is_found_and_read_with_its_files_and_no_other(skills: Behind):
-    async with skills.client({"post": skills.entry("post", ECHO)}) as client:
+    async with skills.client({"post": [ECHO]}) as client:
         shown = await names(client)
-        (first,) = (await client.call_tool("find_skills", {"query": "a form"})).structured_content[
-            "skills"
-        ]
+        answer = await client.call_tool("find_skills", {"query": "a form"})
+        (first,) = answer.structured_content["skills"]
         whole = await client.call_tool("read_skill", {"name": first["name"]})
         file = {"name": "skills/pdf-forms", "file": "scripts/fill.py"}
         part = await client.call_tool("read_skill", file)
@@ -58,7 +56,7 @@ async def test_a_skill_is_found_and_read_with_its_files_and_no_other(skills: Beh
 
 
 async def test_who_may_not_see_a_skill_is_not_offered_to_read_one(skills: Behind):
-    servers = {"post": {**skills.entry("post", ECHO), "toolcrib": {"tags": ["home"]}}}
+    servers = {"post": skills.entry("post", ECHO, toolcrib={"tags": ["home"]})}
     async with skills.client(servers, tags=frozenset({"home"})) as client:
         assert "find_skills" not in await names(client)
         answer = await said(client, "read_skill", name="pdf-forms")
@@ -68,7 +66,7 @@ async def test_who_may_not_see_a_skill_is_not_offered_to_read_one(skills: Behind
 
 async def test_a_server_of_their_name_takes_no_skill_away(skills: Behind):
     same = {"name": "pdf-forms", "description": "Something else."}
-    async with skills.client({"skills": skills.entry("skills", ECHO, same)}) as client:
+    async with skills.client({"skills": [ECHO, same]}) as client:
         assert "find_skills" in await names(client)
         assert [each["name"] for each in (await found(client))["tools"]] == ["skills__echo"]
         assert await said(client, "call_tool", name="skills__pdf-forms", arguments={}) == "{}"
@@ -76,14 +74,14 @@ async def test_a_server_of_their_name_takes_no_skill_away(skills: Behind):
         assert read.structured_content["text"] == "Find the fields first."
     warned = "skills: 'pdf-forms' can be called, not searched: a skill has the id "
     assert ("warning", f"{warned}'skills/pdf-forms'") in skills.said
-    async with skills.client({"post": skills.entry("post", ECHO)}):
+    async with skills.client({"post": [ECHO]}):
         pass
     with Crib.open(skills.store, settings=quick_settings()) as crib:
         assert {each.id for each in crib.list_tools()} == {"post/echo", "skills/pdf-forms"}
 
 
 async def test_a_search_before_the_index_is_open_says_so(skills: Behind):
-    gateway = skills.make({"post": skills.entry("post", ECHO)})
+    gateway = skills.make({"post": [ECHO]})
     with Crib.open(skills.store, settings=quick_settings()) as crib:
         gateway._search.open(crib)
     tool = gateway._search.skills.get("find_skills")
@@ -99,7 +97,7 @@ FORMS = "skill://skills/pdf-forms"
 
 
 async def test_a_client_lists_skills_and_verifies_their_files(skills: Behind):
-    gateway = skills.make({"post": skills.entry("post", ECHO)})
+    gateway = skills.make({"post": [ECHO]})
     async with Client(gateway.server, extensions=[SkillsClientExtension()]) as client:
         await ready(gateway)
         (entry,) = await client.list_skills()
@@ -121,7 +119,7 @@ async def test_a_client_lists_skills_and_verifies_their_files(skills: Behind):
 
 
 async def test_skills_out_of_scope_are_neither_listed_nor_read(skills: Behind):
-    servers = {"post": {**skills.entry("post", ECHO), "toolcrib": {"tags": ["home"]}}}
+    servers = {"post": skills.entry("post", ECHO, toolcrib={"tags": ["home"]})}
     gateway = skills.make(servers, tags=frozenset({"home"}))
     async with Client(gateway.server, extensions=[SkillsClientExtension()]) as client:
         await ready(gateway)
@@ -135,9 +133,9 @@ async def test_a_skill_that_the_extension_has_no_name_for_is_found_alone(behind:
     folder = behind.folder / "skills" / "Forms"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(TEXT.replace("pdf-forms", "PDF forms"))
-    with Crib.open(behind.store, settings=quick_settings()) as crib:
+    with behind.crib() as crib:
         crib.index_tools(behind.folder / "skills")
-    gateway = behind.make({"post": behind.entry("post", ECHO)})
+    gateway = behind.make({"post": [ECHO]})
     async with Client(gateway.server, extensions=[SkillsClientExtension()]) as client:
         await ready(gateway)
         assert await client.list_skills() == []

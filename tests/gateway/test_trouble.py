@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from threading import Event
-
-from tests.gateway.conftest import DIE, ECHO, QUICK, Behind, said, until
+from tests.gateway.conftest import DIE, ECHO, said, until
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
-from toolcrib.tenants import Tenants
 from toolcrib.tool_index import ToolIndex
 
 
@@ -16,11 +12,11 @@ def refuse(*_given, **_more):
     raise StoreUnavailableError("the store does not answer")
 
 
-async def test_tools_that_cannot_be_indexed_can_be_called(behind: Behind, monkeypatch):
+async def test_tools_that_cannot_be_indexed_can_be_called(behind, monkeypatch):
     for method in ("index_tools", "report_outcome"):
         monkeypatch.setattr(Crib, method, refuse)
     monkeypatch.setattr(ToolIndex, "find", refuse)
-    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+    async with behind.client({"post": [ECHO]}) as client:
         assert await said(client, "post__echo", word="hi") == '{"word": "hi"}'
         answer = await said(client, "find_tools", query="echo")
 
@@ -30,40 +26,18 @@ async def test_tools_that_cannot_be_indexed_can_be_called(behind: Behind, monkey
     assert ("error", told) in behind.said
 
 
-async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(
-    behind: Behind, monkeypatch
-):
-    async with behind.client({"post": behind.entry("post", DIE)}) as client:
+async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(behind, monkeypatch):
+    async with behind.client({"post": [DIE]}) as client:
         monkeypatch.setattr(ToolIndex, "find", refuse)
         answer = await said(client, "post__die")
 
-    assert answer == (
-        "The server 'post' died during the call of post__die, which may have taken effect."
-    )
-
-
-async def test_who_searches_before_the_index_is_open_is_told(behind: Behind, monkeypatch):
-    impatient = replace(QUICK, patience_s=0.0, opening_s=0.0)
-    gateway = behind.make({"post": behind.entry("post", ECHO)}, intervals=impatient)
-    opens = Event()
-    reach = Tenants.open
-
-    def later(*given, **more):
-        opens.wait()
-        return reach(*given, **more)
-
-    monkeypatch.setattr(Tenants, "open", later)
-    async with behind.client(gateway, settled=False) as client:
-        answer = await said(client, "find_tools", query="quantum chemistry")
-        opens.set()
-
-    assert answer == "The index of tools is still opening. Search again in a moment."
+    assert answer.endswith("died during the call of post__die, which may have taken effect.")
 
 
 async def test_without_any_index_tools_can_be_called_and_a_failed_one_tried_again(
-    behind: Behind, monkeypatch
+    behind, monkeypatch
 ):
-    servers = {"post": behind.entry("post", DIE, ECHO)}
+    servers = {"post": [DIE, ECHO]}
     monkeypatch.setattr("toolcrib.tenants.Tenants.open", refuse)
     gateway = behind.make(servers)
     async with behind.client(gateway, settled=False) as client:
@@ -75,8 +49,8 @@ async def test_without_any_index_tools_can_be_called_and_a_failed_one_tried_agai
     assert answer.endswith("which may have taken effect. Try again later.")
 
 
-async def test_approvals_that_cannot_be_read_are_looked_for_again(behind: Behind, monkeypatch):
-    gateway = behind.make({"post": behind.entry("post", ECHO)})
+async def test_approvals_that_cannot_be_read_are_looked_for_again(behind, monkeypatch):
+    gateway = behind.make({"post": [ECHO]})
     async with behind.client(gateway) as client:
         calls = []
 
@@ -90,9 +64,9 @@ async def test_approvals_that_cannot_be_read_are_looked_for_again(behind: Behind
         assert await said(client, "post__echo", word="hi") == '{"word": "hi"}'
 
 
-async def test_a_gateway_that_is_closed_while_it_opens_leaves_the_folder_free(behind: Behind):
+async def test_a_gateway_that_is_closed_while_it_opens_leaves_the_folder_free(behind):
     for _ in range(3):
-        gateway = behind.make({"post": behind.entry("post", ECHO)})
+        gateway = behind.make({"post": [ECHO]})
         async with gateway.running():
             pass
 

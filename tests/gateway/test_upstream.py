@@ -125,10 +125,8 @@ async def test_a_connection_that_nobody_uses_is_closed(behind: Behind):
 
 
 async def test_a_dead_server_has_no_connection(behind: Behind):
-    async with running(behind, ECHO, options=("--start-with", "never"), connect_s=0.3) as (
-        upstream,
-        listed,
-    ):
+    never = ("--start-with", "never")
+    async with running(behind, ECHO, options=never, connect_s=0.3) as (upstream, listed):
         await upstream.settled.wait()
         with pytest.raises(ServiceUnavailableError, match="no answer to initialize"):
             await upstream.connection("a")

@@ -51,7 +51,6 @@ def text(request: dict[str, Any], said: object, **more: object) -> None:
 
 
 def ask(request: dict[str, Any], method: str, params: dict[str, Any]) -> None:
-    """Ask the client something, and give its answer as the result of the call."""
     if options.modern:
         given = request["params"].get("inputResponses")
         if given is None:
@@ -172,7 +171,6 @@ def does_announce(request, arguments):
 
 
 def does_tell(request, arguments):
-    """Tell what is known of the process and of the call."""
     meta = request["params"].get("_meta", {})
     text(
         request, {"pid": os.getpid(), "cancelled": cancelled, "meta": meta, "env": dict(os.environ)}
@@ -206,7 +204,6 @@ def listing() -> list[Any]:
 
 
 def lists(message):
-    """List the tools as they stand in the file now."""
     time.sleep(options.list_after)
     if options.no_list:
         say({"id": message["id"], "error": {"code": -32000, "message": "out of order"}})
