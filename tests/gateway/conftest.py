@@ -85,6 +85,28 @@ def texts(result: Any) -> list[str]:
     return [part.text for part in result.content]
 
 
+class Heard:
+    """Kinds of the messages that a client gets."""
+
+    def __init__(self) -> None:
+        self._kinds: asyncio.Queue[str] = asyncio.Queue()
+
+    async def __call__(self, message: object) -> None:
+        self._kinds.put_nowait(type(message).__name__)
+
+    def clear(self) -> None:
+        """Forget what came so far."""
+        while not self._kinds.empty():
+            self._kinds.get_nowait()
+
+    async def until(self, *kinds: str) -> None:
+        """Wait for messages of these kinds, one after the other."""
+        async with asyncio.timeout(LONG_S):
+            for kind in kinds:
+                while not (await self._kinds.get()).startswith(kind):
+                    pass
+
+
 @dataclass
 class Behind:
     """Builds servers in a folder, and gateways in front of them; `audits` is for all of those."""

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from fastmcp import Client
 from mcp.client.subscriptions import listen
-from mcp.types import ToolListChangedNotification
 
 from tests.gateway.conftest import (
     ANNOUNCE,
@@ -21,6 +20,7 @@ from tests.gateway.conftest import (
     LONG_S,
     QUICK,
     Behind,
+    Heard,
     found,
     hanging,
     said,
@@ -59,21 +59,13 @@ async def test_a_server_that_tells_of_no_change_is_asked_now_and_then(behind):
 
 
 async def test_clients_of_the_handshake_era_are_told_when_they_are_shown_something_else(behind):
-    heard = []
-
-    async def hear(message):
-        heard.append(message)
-
-    def changes():
-        return [note for note in heard if isinstance(note, ToolListChangedNotification)]
-
-    servers = {"post": [ANNOUNCE, ECHO]}
-    how = {"mode": "legacy", "message_handler": hear, "pass_through": 9}
-    async with behind.client(servers, **how) as client:
-        before = len(changes())
+    heard = Heard()
+    how = {"mode": "legacy", "message_handler": heard, "pass_through": 9}
+    async with behind.client({"post": [ANNOUNCE, ECHO]}, **how) as client:
+        heard.clear()
         behind.offer("post", ANNOUNCE, FAX)
         await client.call_tool("post__announce", {})
-        await until(lambda: len(changes()) > before)
+        await heard.until("ToolListChanged")
 
 
 async def test_clients_since_2026_listen_for_changes(behind):
@@ -128,23 +120,18 @@ def following(behind: Behind, **servers: Any) -> Gateway:
 
 @pytest.mark.slow
 async def test_servers_come_and_go_with_the_file_and_clients_are_told(behind):
-    told = asyncio.Event()
-
-    async def hear(message: Any) -> None:
-        if isinstance(message, ToolListChangedNotification):
-            told.set()
-
+    heard = Heard()
     post, fax = behind.entry("post", ECHO), behind.entry("fax", FAX)
     gateway = following(behind, post=post)
-    options = {"mode": "legacy", "message_handler": hear}
+    options = {"mode": "legacy", "message_handler": heard}
     async with behind.client(gateway, **options) as client:
         assert await is_found(client, "post__echo")
         connection = gateway.pool["post"]
-        told.clear()
+        heard.clear()
 
         behind.config(post=post, fax=fax)
         await until(lambda: is_found(client, "fax__send_fax"))
-        await told.wait()
+        await heard.until("ToolListChanged")
         assert gateway.pool["post"] is connection
         assert await said(client, "fax__send_fax") == "{}"
 

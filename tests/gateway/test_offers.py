@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.subscriptions import listen
 
-from tests.gateway.conftest import ANNOUNCE, ECHO, LONG_S, Behind, until, until_equal, until_listed
+from tests.gateway.conftest import ANNOUNCE, ECHO, Behind, Heard, until, until_equal, until_listed
 from tests.gateway.test_command import forked, pipes
 from tests.gateway.test_http import serving
 
@@ -90,23 +90,6 @@ async def test_what_is_out_of_reach_or_changed_is_not_there(behind: Behind):
 
         await until_equal([], prompts, client)
         assert len(await client.list_resources()) == 1
-
-
-class Heard:
-    """Kinds of the messages that a client gets."""
-
-    def __init__(self) -> None:
-        self._kinds: asyncio.Queue[str] = asyncio.Queue()
-
-    async def __call__(self, message: object) -> None:
-        self._kinds.put_nowait(type(message).__name__)
-
-    async def until(self, *kinds: str) -> None:
-        """Wait for messages of these kinds, one after the other."""
-        async with asyncio.timeout(LONG_S):
-            for kind in kinds:
-                while not (await self._kinds.get()).startswith(kind):
-                    pass
 
 
 @pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])

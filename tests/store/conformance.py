@@ -91,7 +91,7 @@ leaves: st.SearchStrategy[Filter] = st.one_of(
 )
 
 
-def _joined(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
+def joined_filters(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
     several = st.lists(parts, max_size=3)
     return st.one_of(
         st.builds(Not, parts),
@@ -100,7 +100,7 @@ def _joined(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
     )
 
 
-trees: st.SearchStrategy[Filter] = st.recursive(leaves, _joined, max_leaves=8)
+trees: st.SearchStrategy[Filter] = st.recursive(leaves, joined_filters, max_leaves=8)
 
 EDGES: dict[str, tuple[Filter, int]] = {
     "and of nothing": (And(), 3),
@@ -149,9 +149,8 @@ class PartContract:
         store.upsert([point("tool", dense=unit(0, 1), category="new")])
         (record,) = store.retrieve([point_id("tool")])
         assert record.payload == {"name": "tool", "category": "new"}
-        dense, multi, lexical = store.search(
-            [dense_leg(unit(0, 1)), multi_leg(unit(1)), sparse_leg({1: 1.0})]
-        )
+        legs = [dense_leg(unit(0, 1)), multi_leg(unit(1)), sparse_leg({1: 1.0})]
+        dense, multi, lexical = store.search(legs)
         assert [hit.score for hit in dense] == pytest.approx([1.0])
         assert (multi, lexical) == ([], [])
         assert store.count() == 1
@@ -218,9 +217,8 @@ class PartContract:
     def test_set_sparse_replaces_that_vector_and_nothing_else(self, store):
         store.upsert([a_full_point("tool", category="kept"), a_full_point("other")])
         store.set_sparse("lexical", {point_id("tool"): sparse({9: 2.0})})
-        new, old, dense = store.search(
-            [sparse_leg({9: 1.0}), sparse_leg({1: 1.0}), dense_leg(unit(1))]
-        )
+        legs = [sparse_leg({9: 1.0}), sparse_leg({1: 1.0}), dense_leg(unit(1))]
+        new, old, dense = store.search(legs)
         assert [hit.id for hit in new] == [point_id("tool")]
         assert [hit.id for hit in old] == [point_id("other")]
         assert len(dense) == 2
@@ -326,9 +324,10 @@ class PartContract:
         together = store.search(legs)
         alone = [store.search([leg])[0] for leg in legs]
         # Equal scores may come in either order.
-        assert [sorted(h.score for h in hits) for hits in together] == [
-            pytest.approx(sorted(h.score for h in hits)) for hits in alone
-        ]
+        for found, expected in zip(together, alone, strict=True):
+            assert sorted(h.score for h in found) == pytest.approx(
+                sorted(h.score for h in expected)
+            )
         assert [len(hits) for hits in together] == [3, 4, 0, 5, 1]
 
     @pytest.mark.parametrize("limit", [0, 1, 7, 1000])
@@ -339,9 +338,8 @@ class PartContract:
     def test_a_filter_works_inside_every_leg(self, store):
         """A filter on the result would leave nothing: the nearest are all out of scope."""
         store.upsert([a_full_point(f"near {n}", server="globex") for n in range(20)])
-        store.upsert(
-            [point("far", dense=unit(1, 9), multi=unit(1, 9)[None], terms={1: 0.1}, server="acme")]
-        )
+        far = {"dense": unit(1, 9), "multi": unit(1, 9)[None], "terms": {1: 0.1}}
+        store.upsert([point("far", server="acme", **far)])
         assert _found(store, limit=1, where=ACME) == [[point_id("far")]] * 3
 
     def test_points_outside_the_corpus_change_no_score(self, store):

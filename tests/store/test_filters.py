@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from tests.store.conformance import joined_filters
 from toolcrib.errors import QueryError
 from toolcrib.records import Scope
 from toolcrib.records.scope import MAX_FILTER_VALUES
@@ -162,15 +163,7 @@ LEAVES = st.one_of(
     st.builds(AnyOf, KEYWORDS, st.lists(VALUES, max_size=3)),
     st.builds(Range, st.just("cost_estimate"), NUMBERS, NUMBERS, NUMBERS, NUMBERS),
 )
-FILTERS = st.recursive(
-    LEAVES,
-    lambda part: st.one_of(
-        st.builds(Not, part),
-        st.lists(part, max_size=3).map(lambda parts: And(*parts)),
-        st.lists(part, max_size=3).map(lambda parts: Or(*parts)),
-    ),
-    max_leaves=6,
-)
+FILTERS = st.recursive(LEAVES, joined_filters, max_leaves=6)
 
 
 def from_json(fields: Any) -> Filter:
