@@ -23,17 +23,13 @@ def cases(name):
     return [json.loads(line) for line in lines]
 
 
-HOSTILE, HELD_OUT, HONEST = (
-    cases(name) for name in ("hostile", "hostile_held_out", "hostile_lookalikes")
-)
+HOSTILE, HELD_OUT, HONEST = map(cases, ("hostile", "hostile_held_out", "hostile_lookalikes"))
 BEFORE = [case for case in HELD_OUT if case["written"] == "before"]
 AFTER = [case for case in HELD_OUT if case["written"] == "after"]
 
 KINDS, HONEST_KINDS = cases("hostile_kinds"), cases("honest_kinds")
 
-KNOWN_GAPS = {
-    "hostile-098": "honest tools too have addresses with a place for their key",
-}
+KNOWN_GAPS = {"hostile-098": "honest tools too have addresses with a place for their key"}
 """What is not caught as it should be, and why not."""
 
 

@@ -61,7 +61,6 @@ class Both:
     async def later(
         self, ask: Callable[[Any], Awaitable[Any]], but: Callable[[Any], Any] = plain
     ) -> Any:
-        """The same of calls that are awaited."""
         answered, expected = plain(await ask(self.crib)), plain(await ask(self.twin))
         assert but(answered) == but(expected)
         return answered

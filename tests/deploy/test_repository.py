@@ -56,9 +56,13 @@ def test_every_python_that_is_promised_is_tested():
     assert set(promised) <= set(jobs["systems"]["strategy"]["matrix"]["python"])
 
 
-def test_the_citation_names_this_version():
+def test_citation_and_chart_name_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    assert citation["version"] == PROJECT["version"]
+    chart = yaml.safe_load(
+        (ROOT / "deploy" / "helm" / "toolcrib" / "Chart.yaml").read_text("utf-8")
+    )
+    assert citation["version"] == chart["appVersion"] == PROJECT["version"]
+    assert chart["description"] == PROJECT["description"]
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)

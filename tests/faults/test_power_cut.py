@@ -29,6 +29,10 @@ def disk(tmp_path):
     made.close()
 
 
+def by_id(listed):
+    return {tool.id: tool for tool in listed}
+
+
 def index(store, number):
     arguments = (str(store), str(number), str(COUNT))
     with closing(ForkedProcess("tests.store.killed_indexer", *arguments)) as indexer:
@@ -41,9 +45,7 @@ def test_a_cut_right_after_indexing_loses_nothing(disk, settings):
     for number in range(2):
         index(store, number)
         with Crib.open(disk.cut() / "store", settings=settings) as crib:
-            assert {tool.id: tool for tool in crib.list_tools()} == {
-                tool.id: tool for tool in tools(number, COUNT)
-            }
+            assert by_id(crib.list_tools()) == by_id(tools(number, COUNT))
 
 
 def test_a_cut_between_writes_of_an_open_index_loses_nothing(disk, settings):
@@ -52,9 +54,9 @@ def test_a_cut_between_writes_of_an_open_index_loses_nothing(disk, settings):
         for number in range(3):
             crib.index_tools(tools(number, 100))
             crib.remove_tools(f"tool {number}")
-            held = {tool.id: tool for tool in crib.list_tools()}
+            held = by_id(crib.list_tools())
             with Crib.open(disk.cut() / "store", settings=settings) as found:
-                assert {tool.id: tool for tool in found.list_tools()} == held
+                assert by_id(found.list_tools()) == held
                 assert found.find_tools("turns bolt50", k=1).tools[0].id == "tool 50"
         crib.index_tools(tools(3, 50))
     with Crib.open(disk.cut() / "store", settings=settings) as found:

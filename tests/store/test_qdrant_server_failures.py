@@ -248,12 +248,9 @@ class TestFounding:
 
 
 def test_an_authority_that_is_not_trusted_is_named(wired):
-    failure = ResponseHandlingException(
-        httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
-    )
-
     def call() -> None:
-        raise failure
+        error = httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
+        raise ResponseHandlingException(error)
 
     with pytest.raises(StoreUnavailableError, match="SSL_CERT_FILE"):
         wired.connection.ask("counting", call)

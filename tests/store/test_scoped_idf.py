@@ -193,9 +193,8 @@ def test_a_count_that_a_write_overtakes_is_not_kept(store, monkeypatch):
 
     def overtaken(*given: Any) -> dict[int, float]:
         found = counted(*given)
-        writer = threading.Thread(
-            target=store.upsert, args=([point(f"u{n}", terms={1: 2.0}) for n in range(9)],)
-        )
+        new = [point(f"u{n}", terms={1: 2.0}) for n in range(9)]
+        writer = threading.Thread(target=store.upsert, args=(new,))
         writer.start()
         writer.join()
         return found
