@@ -75,20 +75,24 @@ def does_die(request, arguments):
     os._exit(3)
 
 
-def has_begun(request):
-    token = request["params"].get("_meta", {}).get("progressToken")
-    if token is not None:
-        say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 0}})
+def token_of(request):
+    return request["params"].get("_meta", {}).get("progressToken")
+
+
+def report(request, done=0, **more):
+    if (token := token_of(request)) is not None:
+        params = {"progressToken": token, "progress": done, **more}
+        say({"method": "notifications/progress", "params": params})
 
 
 def does_hang(request, arguments):
     """Never answer this call; all else goes on."""
-    has_begun(request)
+    report(request)
 
 
 def does_deaf(request, arguments):
     """Never answer anything again."""
-    has_begun(request)
+    report(request)
     time.sleep(600)
 
 
@@ -110,11 +114,8 @@ def does_huge(request, arguments):
 
 def does_elicit(request, arguments):
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
-    ask(
-        request,
-        "elicitation/create",
-        {"mode": "form", "message": "Who?", "requestedSchema": schema},
-    )
+    asked = {"mode": "form", "message": "Who?", "requestedSchema": schema}
+    ask(request, "elicitation/create", asked)
 
 
 def does_again(request, arguments):
@@ -139,17 +140,14 @@ def does_log(request, arguments):
 
 
 def does_progress(request, arguments):
-    token = request["params"].get("_meta", {}).get("progressToken")
-    if token is not None:
-        for done in (1, 2):
-            params = {"progressToken": token, "progress": done, "total": 2, "message": "going"}
-            say({"method": "notifications/progress", "params": params})
-    text(request, {"asked": token is not None})
+    for done in (1, 2):
+        report(request, done, total=2, message="going")
+    text(request, {"asked": token_of(request) is not None})
 
 
 def does_noise(request, arguments):
     """Tell of much that is no affair of any client."""
-    mine = request["params"].get("_meta", {}).get("progressToken")
+    mine = token_of(request)
     for method, params in (
         ("progress", {"progressToken": "made up", "progress": 1}),
         ("progress", {"progressToken": 0 if mine is None else mine, "progress": 1}),
@@ -172,9 +170,8 @@ def does_announce(request, arguments):
 
 def does_tell(request, arguments):
     meta = request["params"].get("_meta", {})
-    text(
-        request, {"pid": os.getpid(), "cancelled": cancelled, "meta": meta, "env": dict(os.environ)}
-    )
+    known = {"pid": os.getpid(), "cancelled": cancelled, "meta": meta, "env": dict(os.environ)}
+    text(request, known)
 
 
 def does_count(request, arguments):
@@ -195,12 +192,11 @@ def call(request: dict[str, Any]) -> None:
 
 def listing() -> list[Any]:
     tools = json.loads(options.tools.read_text())
-    return [
-        {"inputSchema": ANY, **{key: each for key, each in tool.items() if key != "does"}}
-        if isinstance(tool, dict)
-        else tool
-        for tool in tools
-    ]
+    for tool in tools:
+        if isinstance(tool, dict):
+            tool.pop("does", None)
+            tool.setdefault("inputSchema", ANY)
+    return tools
 
 
 def lists(message):

@@ -34,36 +34,30 @@ def echo(said: str = "") -> dict[str, str]:
 
 @server.tool
 def fail() -> ToolResult:
-    """Fail."""
     said = TextContent(type="text", text="no")
     return ToolResult(content=[said], structured_content={"code": 7}, is_error=True)
 
 
 @server.tool
 async def elicit(ctx: Context) -> str:
-    """Ask who it is."""
     return str(await ctx.elicit("Who?", Who))
 
 
 @server.tool
 async def sample(ctx: Context) -> str:
-    """Ask the client's model."""
     said = SamplingMessage(role="user", content=TextContent(type="text", text="Hi"))
-    result = await ctx.session.create_message(
-        [said], max_tokens=9, related_request_id=ctx.request_id
-    )
+    about = {"max_tokens": 9, "related_request_id": ctx.request_id}
+    result = await ctx.session.create_message([said], **about)
     return f"{result.model}: {result.content}"
 
 
 @server.tool
 async def roots(ctx: Context) -> str:
-    """Ask what the client works on."""
     return str((await ctx.session.list_roots()).roots)
 
 
 @server.tool
 async def log(ctx: Context) -> str:
-    """Log twice."""
     for level in ("debug", "warning"):
         await ctx.session.send_log_message(level, {"at": level}, "deep", ctx.request_id)
     return "logged"
@@ -71,7 +65,6 @@ async def log(ctx: Context) -> str:
 
 @server.tool
 async def progress(ctx: Context) -> str:
-    """Tell how far it is."""
     for done in (1, 2):
         await ctx.report_progress(done, 2, "going")
     return "done"
@@ -91,20 +84,17 @@ async def hang(ctx: Context) -> str:
 
 @server.tool
 def huge(chars: int) -> str:
-    """Answer at length."""
     return "x" * chars
 
 
 @server.tool
 def tell(ctx: Context) -> dict[str, object]:
-    """Show process and call."""
     request = ctx.request_context.request
     return {"pid": os.getpid(), "cancelled": cancelled, "headers": dict(request.headers)}
 
 
 @server.tool
 async def count(ctx: Context) -> str:
-    """Count the calls of a session."""
     counted = (await ctx.get_state("counted") or 0) + 1
     await ctx.set_state("counted", counted)
     return str(counted)
@@ -112,10 +102,8 @@ async def count(ctx: Context) -> str:
 
 def main() -> None:
     """Serve until killed, at the port given or any free one."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", int(sys.argv[1]) if sys.argv[1:] else 0))
-    listener.listen()
+    # Such a socket may take a port again at once.
+    listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
     sys.stdout.write(f"{listener.getsockname()[1]}\n")
     sys.stdout.flush()
     config = uvicorn.Config(server.http_app(path="/mcp"), log_level="critical")
