@@ -10,7 +10,13 @@ from toolcrib.errors import StoreUnavailableError
 from toolcrib.guidance.turns import guide_turn
 
 TEXT = "send a mail to somebody"
-FAILED = ({"name": "mail/send_mail", "error": "550 refused"},) * 3
+
+
+def failed(name, times=3):
+    return ({"name": name, "error": "550 refused"},) * times
+
+
+FAILED = failed("mail/send_mail")
 STUCK = Turn(text=TEXT, trajectory=FAILED)
 
 
@@ -42,8 +48,7 @@ def test_a_stuck_agent_gets_other_tools_and_a_hint_that_names_them(crib):
 
 
 def test_a_tool_by_its_plain_name_is_named_so(crib):
-    plain = Turn(text=TEXT, trajectory=({"name": "send_mail", "error": "550 refused"},) * 3)
-    (hint,) = crib.route(plain).guidance
+    (hint,) = crib.route(Turn(text=TEXT, trajectory=failed("send_mail"))).guidance
 
     assert "send_parcel" in hint.content
     assert "post/" not in hint.content
@@ -51,7 +56,7 @@ def test_a_tool_by_its_plain_name_is_named_so(crib):
 
 def test_a_tool_by_its_exported_name_gets_other_tools_by_such_names(crib):
     by_id, by_name = (
-        crib.route(Turn(text=TEXT, trajectory=({"name": name, "error": "550 refused"},) * 3))
+        crib.route(Turn(text=TEXT, trajectory=failed(name)))
         for name in ("mail/send_mail", "mail__send_mail")
     )
     (hint,) = by_name.guidance
@@ -61,21 +66,15 @@ def test_a_tool_by_its_exported_name_gets_other_tools_by_such_names(crib):
     assert "stuck:mail/send_mail" in by_name.signals
 
 
-def test_an_exported_name_that_failed_before_is_no_alternate(crib):
-    first = crib.alternates("mail__send_mail", TEXT)[0].id
-    events = ({"name": first.replace("/", "__"), "error": "no"}, *FAILED)
+@pytest.mark.parametrize("separator", ["/", "__"], ids=["id", "exported-name"])
+def test_a_tool_that_failed_before_is_no_alternate(crib, separator):
+    first = crib.alternates(f"mail{separator}send_mail", TEXT)[0].id
+    name = first.replace("/", separator)
+    events = ({"name": name, "error": "no"}, {"name": "mail/read_mail", "result": "x"}, *FAILED)
     decision = crib.route(Turn(text=TEXT, trajectory=events))
 
     assert first not in [hit.id for hit in decision.tools.tools if hit.rule == "alternate"]
-
-
-def test_a_tool_that_failed_before_is_no_alternate(crib):
-    first = crib.alternates("mail/send_mail", TEXT)[0].id
-    events = ({"name": first, "error": "no"}, {"name": "mail/read_mail", "result": "x"}, *FAILED)
-    decision = crib.route(Turn(text=TEXT, trajectory=events))
-
-    assert first not in [hit.id for hit in decision.tools.tools if hit.rule == "alternate"]
-    assert first not in decision.guidance[0].content
+    assert name not in decision.guidance[0].content
 
 
 def test_alternates_follow_the_goal_of_the_failed_call(crib):
@@ -84,9 +83,8 @@ def test_alternates_follow_the_goal_of_the_failed_call(crib):
     def other_tools(name, turn):
         asked.append((name, turn.text))
 
-    events = ({"type": "prompt", "text": TEXT}, *FAILED)
-    guide_turn(Turn(text="and then?", trajectory=events), other_tools)
-    guide_turn(Turn(text="and then?", trajectory=FAILED), other_tools)
+    for before in ([{"type": "prompt", "text": TEXT}], []):
+        guide_turn(Turn(text="and then?", trajectory=(*before, *FAILED)), other_tools)
 
     assert asked == [("mail/send_mail", TEXT), ("mail/send_mail", "and then?")]
 
