@@ -83,18 +83,14 @@ OTHER_SHAPES = ("arguments-object", "content-parts", "events", "other-tool")
 """Answers in another shape than OpenAI's, which are read all the same."""
 
 
-@pytest.mark.parametrize("fault", OTHER_SHAPES)
-def test_an_answer_in_another_shape_is_read_at_once(fault):
+@pytest.mark.parametrize(
+    ("protocol", "fault"),
+    [*(("openai", fault) for fault in FAULTS), *(("anthropic", fault) for fault in FAULTS[:9])],
+)
+def test_a_fault_costs_one_more_request_and_another_shape_none(protocol, fault):
     with ChatServer(ANSWER, [fault]) as server:
-        assert ask(model_of(server)).label == "billing"
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("fault", ["no-choices", "error-body"])
-def test_a_response_without_an_answer_is_asked_for_again(fault):
-    with ChatServer(ANSWER, [fault]) as server:
-        assert ask(model_of(server)).label == "billing"
-    assert len(server.requests) == 2
+        assert ask(model_of(server, protocol)).label == "billing"
+    assert len(server.requests) == (1 if fault in ("slow", *OTHER_SHAPES) else 2)
 
 
 def test_a_model_that_refuses_max_tokens_is_given_max_completion_tokens():
@@ -107,14 +103,6 @@ def test_a_model_that_refuses_max_tokens_is_given_max_completion_tokens():
         for each in server.requests
     ]
     assert limits == [(16, None), (None, 16), (None, 16)]
-
-
-@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
-@pytest.mark.parametrize("fault", FAULTS[1:9])
-def test_one_fault_costs_one_more_request(protocol, fault):
-    with ChatServer(ANSWER, [fault]) as server:
-        assert ask(model_of(server, protocol)).label == "billing"
-    assert len(server.requests) == 2
 
 
 def test_what_does_not_fit_is_asked_for_again_with_what_is_wrong_and_the_schema():
@@ -390,7 +378,7 @@ def test_with_many_faults_every_question_is_answered_or_one_of_our_errors():
     assert all(isinstance(each, Label | LanguageModelError) for each in answers)
 
 
-READABLE = [
+ANSWERS = [
     '{"label": "billing"}',
     'Here you are:\n```json\n{"label": "billing"}\n```\nAnything else?',
     '"{\\"label\\": \\"billing\\"}"',
@@ -398,10 +386,22 @@ READABLE = [
     "{“label”: “billing”}",
     'I weighed {this} and {that}. {"label": "billing"} is what fits.',
     'First {"label": "mail"}, no: {"label": "billing"}',
+    # What was thought before an answer is none.
+    '<think>{"label": "support"}</think>\n{"label": "billing"}',
+    '<thinking>no: {"label": "support"}</thinking>```json\n{"label": "billing"}\n```',
+    '<reasoning effort="high">{"label": "support"}</reasoning>{"label": "billing"}',
+    '{"label": "support"} rather not.</think>{"label": "billing"}',
+    '<think>a <think>{"label": "support"}</think> {"label": "support"}</think>{"label": "billing"}',
+    '[THINK]{"label": "support"}[/THINK]{"label": "billing"}',
+    '{"label": "billing"}<think>{"label": "support"}',
+    # The last that fits is the answer.
+    'Is it {"label": "support"}? It is {"label": "billing"}.',
+    '{"label": "billing"} {"error": "none"} {}',
+    "{} " * 200 + "{no} " * 40 + '{"label": "billing"}',
 ]
 
 
-@pytest.mark.parametrize("text", READABLE)
+@pytest.mark.parametrize("text", ANSWERS)
 def test_an_answer_is_found_in_what_surrounds_it(text):
     assert read_answer(text, Label).label == "billing"
 
@@ -413,44 +413,20 @@ def test_whatever_stands_around_an_answer(before, after):
         assert read_answer(before + '{"label": "support"}' + after, Label).label == "support"
 
 
-@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"a":' * 50_000, "{" * 100_000])
-def test_what_is_no_answer_is_unreadable_and_no_more(text):
-    with pytest.raises(ValueError, match=r"not JSON|Field required"):
-        read_answer(text, Label)
-
-
-THOUGHTS = [
-    '<think>{"label": "support"}</think>\n{"label": "billing"}',
-    '<thinking>no: {"label": "support"}</thinking>```json\n{"label": "billing"}\n```',
-    '<reasoning effort="high">{"label": "support"}</reasoning>{"label": "billing"}',
-    '{"label": "support"} rather not.</think>{"label": "billing"}',
-    '<think>a <think>{"label": "support"}</think> {"label": "support"}</think>{"label": "billing"}',
-    '[THINK]{"label": "support"}[/THINK]{"label": "billing"}',
-    '{"label": "billing"}<think>{"label": "support"}',
-    'Is it {"label": "support"}? It is {"label": "billing"}.',
-    '{"label": "billing"} {"error": "none"} {}',
-    "{} " * 200 + "{no} " * 40 + '{"label": "billing"}',
-]
-
-
-@pytest.mark.parametrize("text", THOUGHTS)
-def test_what_was_thought_before_an_answer_is_none_and_the_last_that_fits_is(text):
-    assert read_answer(text, Label).label == "billing"
-
-
 def test_an_answer_may_speak_of_tags():
     assert read_answer('{"text": "write <think> first"}', Sentence).text == "write <think> first"
 
 
-@pytest.mark.parametrize("text", ['<think>{"text": "x"}', "<think " * 20_000, "</think>"])
-def test_a_thought_alone_is_no_answer(text):
-    with pytest.raises(ValueError, match="not JSON"):
-        read_answer(text, Sentence)
-
-
-@pytest.mark.parametrize("text", ["{}", '{"error": "overloaded"}', '{"detail": {"text": "x"}}'])
-def test_what_has_no_field_of_the_shape_is_no_answer(text):
-    with pytest.raises(ValueError, match="no field"):
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        *((text, "not JSON") for text in ("", "[" * 100_000, '{"a":' * 50_000, "{" * 100_000)),
+        *((text, "not JSON") for text in ('<think>{"text": "x"}', "<think " * 20_000, "</think>")),
+        *((text, "no field") for text in ("{}", '{"error": "busy"}', '{"detail": {"text": "x"}}')),
+    ],
+)
+def test_what_is_no_answer_or_a_thought_alone_is_unreadable_and_no_more(text, told):
+    with pytest.raises(ValueError, match=told):
         read_answer(text, Sentence)
 
 

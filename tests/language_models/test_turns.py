@@ -119,43 +119,29 @@ def test_an_id_that_is_said_exactly_is_found(ids, data):
 
 
 @pytest.mark.parametrize(
-    ("said", "share"),
+    ("kind", "said", "value"),
     [
-        (0.9, 0.9),
-        (90, 0.9),
-        (1, 1.0),
-        (-1, 0.0),
-        ("0.9", 0.9),
-        ("0,9", 0.9),
-        ("90%", 0.9),
-        ("0.5 %", 0.005),
-        ("90", 0.9),
-        ("High", 0.9),
-        ("very low.", 0.3),
+        *((Share, said, 0.9) for said in (0.9, 90, "0.9", "0,9", "90%", "90", "High")),
+        *((Share, said, value) for said, value in ((1, 1.0), (-1, 0.0), ("0.5 %", 0.005))),
+        (Share, "very low.", 0.3),
+        *((YesOrNo, said, True) for said in (True, 1, 1.0, "true", "Yes.", "**yes**")),
+        (YesOrNo, "YES, for the plot", True),
+        *((YesOrNo, said, False) for said in (False, 0, "false", "No!", "no, it is not", "0")),
     ],
 )
-def test_a_confidence_is_read_in_other_shapes(said, share):
-    assert TypeAdapter(Share).validate_python(said) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("said", [None, True, "sure", "", float("nan"), [0.9], "9 of 10"])
-def test_no_confidence_is_made_up(said):
-    with pytest.raises(ValidationError):
-        TypeAdapter(Share).validate_python(said)
+def test_a_confidence_and_a_yes_or_no_are_read_in_other_shapes(kind, said, value):
+    read = TypeAdapter(kind).validate_python(said)
+    assert read == pytest.approx(value)
+    assert type(read) is type(value)
 
 
 @pytest.mark.parametrize(
-    ("said", "truth"),
+    ("kind", "said"),
     [
-        *((yes, True) for yes in (True, 1, 1.0, "true", "Yes.", "**yes**", "YES, for the plot")),
-        *((no, False) for no in (False, 0, "false", "No!", "no, it is not", "0")),
+        *((Share, said) for said in (None, True, "sure", "", float("nan"), [0.9], "9 of 10")),
+        *((YesOrNo, said) for said in (None, "maybe", "", "nobody", "0.9", 2, "It is not needed")),
     ],
 )
-def test_yes_and_no_are_read_by_the_first_word(said, truth):
-    assert TypeAdapter(YesOrNo).validate_python(said) is truth
-
-
-@pytest.mark.parametrize("said", [None, "maybe", "", "nobody", "0.9", 2, "It is not needed"])
-def test_what_is_neither_yes_nor_no_is_refused(said):
+def test_no_confidence_and_no_yes_or_no_is_made_up(kind, said):
     with pytest.raises(ValidationError):
-        TypeAdapter(YesOrNo).validate_python(said)
+        TypeAdapter(kind).validate_python(said)
