@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.context.cues import Cues, IntentCues, UrgencyCues, load_cues
 from toolcrib.context.entities import EntityFinder
+from toolcrib.context.labels import CONTEXT_FIELDS
 from toolcrib.context.phrases import Match
 from toolcrib.context.rules import (
     Estimate,
@@ -25,87 +26,64 @@ from toolcrib.text import split_words
 DETECTOR = HeuristicDetector()
 
 
-@pytest.mark.parametrize(
-    ("text", "intent"),
-    [
-        ("What is our retry policy?", "ask"),
-        ("Could you please explain the outbox pattern", "ask"),
-        ("summarise these notes in three sentences", "transform"),
-        ("Hi team, can you translate this paragraph into Dutch", "transform"),
-        ("write a Python function that finds duplicates", "generate"),
-        ("please book a room for four", "generate"),
-        ("plan the move from polling to webhooks, step by step", "plan"),
-        ("why does the build fail since the upgrade", "debug"),
-        ("the import crashes with a KeyError", "debug"),
-        ("review my pull request", "review"),
-        ("I'd like your opinion: is this naming any good?", "review"),
-    ],
-)
-def test_the_verb_that_leads_and_the_phrases_tell_the_intent(text, intent):
-    assert DETECTOR.detect(text).intent == intent
+TOLD = {
+    "intent": {  # by the verb that leads and by phrases
+        "What is our retry policy?": "ask",
+        "Could you please explain the outbox pattern": "ask",
+        "summarise these notes in three sentences": "transform",
+        "Hi team, can you translate this paragraph into Dutch": "transform",
+        "write a Python function that finds duplicates": "generate",
+        "please book a room for four": "generate",
+        "plan the move from polling to webhooks, step by step": "plan",
+        "why does the build fail since the upgrade": "debug",
+        "the import crashes with a KeyError": "debug",
+        "review my pull request": "review",
+        "I'd like your opinion: is this naming any good?": "review",
+    },
+    "domain": {  # by the words of a field
+        "refactor this class and its unit tests": "code",
+        "which clause of the contract covers liability": "legal",
+        "move the story to the next sprint": "agile",
+        "circuit breaker or bulkhead between the services": "architecture",
+        "which endpoint needs the bearer token": "api",
+        "refund the customer's last order": "product",
+        "look at `getUserById`": "code",
+    },
+    "urgency": {  # by what is said of time and trouble
+        "restart the worker immediately": "high",
+        "production outage in both regions": "high",
+        "what is an outage": "low",
+        "explain this outage right now": "high",
+        "send it by Friday": "medium",
+        "no rush, but the outage page needs a fix": "low",
+        "not urgent: rename the folder": "low",
+        "list the folders": "low",
+    },
+    "need": {  # by what answers the turn
+        "send the notes to the squad": "act",
+        "how do we run a retro": "know",
+    },
+}
 
 
 @pytest.mark.parametrize(
-    ("text", "domain"),
-    [
-        ("refactor this class and its unit tests", "code"),
-        ("which clause of the contract covers liability", "legal"),
-        ("move the story to the next sprint", "agile"),
-        ("circuit breaker or bulkhead between the services", "architecture"),
-        ("which endpoint needs the bearer token", "api"),
-        ("refund the customer's last order", "product"),
-        ("look at `getUserById`", "code"),
-    ],
+    ("field", "text", "label"),
+    [(field, *case) for field, cases in TOLD.items() for case in cases.items()],
 )
-def test_the_words_of_a_field_tell_the_domain(text, domain):
-    assert DETECTOR.detect(text).domain == domain
-
-
-@pytest.mark.parametrize(
-    ("text", "urgency"),
-    [
-        ("restart the worker immediately", "high"),
-        ("production outage in both regions", "high"),
-        ("what is an outage", "low"),
-        ("explain this outage right now", "high"),
-        ("send it by Friday", "medium"),
-        ("no rush, but the outage page needs a fix", "low"),
-        ("not urgent: rename the folder", "low"),
-        ("list the folders", "low"),
-    ],
-)
-def test_urgency_is_what_is_said_of_time_and_trouble(text, urgency):
-    assert DETECTOR.detect(text).urgency == urgency
-
-
-@pytest.mark.parametrize(
-    ("text", "need"), [("send the notes to the squad", "act"), ("how do we run a retro", "know")]
-)
-def test_what_answers_the_turn_is_told(text, need):
-    assert DETECTOR.detect(text).need == need
+def test_cues_tell_the_label_of_a_field(field, text, label):
+    assert getattr(DETECTOR.detect(text), field) == label
 
 
 def test_a_request_has_all_its_confidences_and_the_lesser_counts():
     context = DETECTOR.detect("write unit tests for the parser by Friday")
-    assert set(context.confidences) == {
-        "intent",
-        "domain",
-        "urgency",
-        "sensitivity",
-        "need",
-        "smalltalk",
-    }
+    assert set(context.confidences) == {*CONTEXT_FIELDS}
     assert context.confidence == min(context.confidences["intent"], context.confidences["domain"])
 
 
 def test_small_talk_has_no_intent_domain_or_need():
     context = DETECTOR.detect("Thank you so much!")
-    assert (context.smalltalk, context.intent, context.domain, context.need) == (
-        "thanks",
-        None,
-        None,
-        None,
-    )
+    assert context.smalltalk == "thanks"
+    assert context.intent is context.domain is context.need is None
     assert context.confidence == context.confidences["smalltalk"]
 
 
@@ -196,44 +174,27 @@ def leans(text):
     return follow_up_score(split_words(text), CUES)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+LEANING = {
+    "wholly": (
         *("and for staging?", "what about the other one", "yes", "why?", "in German please"),
         *("the same", "hm and for staging?", "thanks, and for staging?", "oh, what about staging"),
-    ],
-)
-def test_a_turn_that_says_nothing_of_its_own_leans_wholly(text):
-    assert leans(text) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "How do I write a good retro?",
-        "book a room for tomorrow at nine",
-        "deploy the billing service and restart it",
-        "",
-        "?!",
-    ],
-)
-def test_a_turn_that_stands_alone_does_not(text):
-    assert leans(text) < 0.5
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "do the same for team Heron",
-        "send it to Bob in the support team",
-        "and then what happens to orders in flight?",
-        "then close it",
-        "ok now list branches",
+    ),
+    "perhaps": (
+        *("do the same for team Heron", "send it to Bob in the support team", "then close it"),
+        *("and then what happens to orders in flight?", "ok now list branches"),
         "and also, send it to her",
-    ],
-)
-def test_a_turn_that_may_lean_lies_between(text):
-    assert 0.5 <= leans(text) < 1
+    ),
+    "not": (
+        *("How do I write a good retro?", "book a room for tomorrow at nine", "", "?!"),
+        "deploy the billing service and restart it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, t) for kind in LEANING for t in LEANING[kind]])
+def test_a_turn_leans_the_more_the_less_it_says_of_its_own(kind, text):
+    leaning = leans(text)
+    assert kind == ("wholly" if leaning == 1 else "perhaps" if leaning >= 0.5 else "not")
 
 
 def test_what_refers_back_late_may_refer_to_the_turn_itself():
@@ -265,15 +226,16 @@ def test_fillers_behind_small_talk_ask_by_a_question_word_or_mark(text):
     [
         ("hi", "greeting"),
         ("Good morning, team!", "greeting"),
-        ("thanks!", "thanks"),
-        ("Thank you so much, Corinna", "thanks"),
+        *(
+            (text, "thanks")
+            for text in ("thanks!", "Thank you so much, Corinna", "thanks, Corinna")
+        ),
+        ("ありがとうございます", "thanks"),
         ("ok bye, see you tomorrow", "farewell"),
-        ("who are you?", "assistant"),
-        ("hey, are you a human or a bot", "assistant"),
-        ("thanks, Corinna", "thanks"),
         ("I'm done, it's time to go", "farewell"),
         ("buenas noches", "farewell"),
-        ("ありがとうございます", "thanks"),
+        ("who are you?", "assistant"),
+        ("hey, are you a human or a bot", "assistant"),
     ],
 )
 def test_small_talk_is_told_by_kind(text, kind):
@@ -394,22 +356,16 @@ class TestOtherLanguages:
         assert DETECTOR.detect(said["high"]).smalltalk is None
 
     def test_a_question_about_the_assistant_is_marked(self, language):
-        indexes, said = load_cues().indexes, SPOKEN[language]
-        assert meta_of(split_words(said["meta"]), indexes)
-        assert not meta_of(split_words(said["high"]), indexes)
+        said = SPOKEN[language]
+        assert meta_of(split_words(said["meta"]), CUES.indexes)
+        assert not meta_of(split_words(said["high"]), CUES.indexes)
 
     def test_a_follow_up_leans_on_what_was_said(self, language):
         said = SPOKEN[language]
-        leaning = follow_up_score(split_words(said["follow_up"]), load_cues())
-        assert leaning > 0.5 > follow_up_score(split_words(said["high"]), load_cues())
+        assert leans(said["follow_up"]) > 0.5 > leans(said["high"])
 
 
 def test_cues_of_other_languages_leave_english_alone():
-    cues = load_cues()
-    english = cues.model_copy(update={"others": ()})
-    alone = HeuristicDetector(english)
-    for said in (
-        "plan the comment on the leg we met",
-        "please even out the directive, then resume",
-    ):
+    alone = HeuristicDetector(CUES.model_copy(update={"others": ()}))
+    for said in ("plan the comment on the leg", "please even out the directive, then resume"):
         assert DETECTOR.detect(said) == alone.detect(said)
