@@ -72,9 +72,15 @@ def test_personal_data_stays_so_whatever_the_model_says():
     assert (context.sensitivity, context.entities) == ("pii", (card,))
 
 
-@pytest.mark.parametrize("fault", ["made-up-labels", "not-json", "error", "wrong-schema"])
-def test_what_fails_leaves_the_others_answer(fault):
-    context, lacking, _ = read(SAID, lambda _: fault)
+@pytest.mark.parametrize(
+    ("reply", "fault"),
+    [
+        *((SAID, fault) for fault in ("made-up-labels", "not-json", "error", "wrong-schema")),
+        *((reply, None) for reply in ({}, {"error": "overloaded"}, {"confidence": 0.9})),
+    ],
+)
+def test_what_fails_or_tells_no_label_leaves_the_others_answer(reply, fault):
+    context, lacking, _ = read(lambda _: reply, lambda _: fault)
     assert (context, lacking) == (KNOWN, ("context-llm",))
 
 
@@ -89,12 +95,6 @@ def test_a_field_that_is_missing_or_wrong_stays_what_it_was_and_is_marked():
     assert (context.intent, context.domain, context.urgency) == ("debug", KNOWN.domain, "low")
     assert context.confidences == {"intent": 0.8, "domain": 0.9, "need": 0.8}
     assert lacking == ("context-llm:domain", "context-llm:urgency")
-
-
-@pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"confidence": 0.9}])
-def test_an_answer_without_a_label_is_none(reply):
-    context, lacking, _ = read(lambda _: reply)
-    assert (context, lacking) == (KNOWN, ("context-llm",))
 
 
 def test_a_thought_is_not_the_reading():

@@ -17,16 +17,6 @@ domains:
 """
 
 
-@pytest.fixture
-def written(tmp_path):
-    def write(text):
-        file = tmp_path / "cues.yaml"
-        file.write_text(text, encoding="utf-8")
-        return file
-
-    return write
-
-
 def test_the_shipped_cues_are_the_same_to_both_parsers_of_yaml():
     text = CUES_FILE.read_text(encoding="utf-8")
     # The one in C takes some phrases with marks that the one in Python refuses.

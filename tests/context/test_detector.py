@@ -70,33 +70,18 @@ def own(tmp_path_factory):
 )
 def test_small_talk_is_told_and_has_no_intent_domain_or_need(shipped, text, kind):
     context = shipped(text)
-    assert (context.smalltalk, context.intent, context.domain, context.need) == (
-        kind, None, None, None,
-    )  # fmt: skip
+    assert context.smalltalk == kind
+    assert context.intent is context.domain is context.need is None
 
 
-def test_what_is_asked_for_in_few_words_is_no_small_talk(shipped):
+def test_what_is_asked_for_in_few_words_or_beside_small_talk_is_none(shipped):
     asked = (
-        "Translate this paragraph into Spanish",
-        "Make this shorter",
-        "Fix this typo",
-        "delete it",
-        "stop the server",
-        "book a flight to Lisbon",
-    )
-    assert {text for text in asked if shipped(text).smalltalk} == set()
-
-
-def test_what_is_asked_for_beside_small_talk_is_no_small_talk(shipped):
-    asked = (
-        "thanks, now deploy the build",
-        "good night, switch all lights off",
-        "good evening, dim the lights",
-        "bye for now, but first set the alarm for six",
-        "post 'good morning' in #team",
-        "merci beaucoup, tu peux aussi l'imprimer",
-        "谢谢，现在把灯关掉",
-        "danke dir! mach bitte noch das Licht im Flur aus",
+        *("Translate this paragraph into Spanish", "Make this shorter", "Fix this typo"),
+        *("delete it", "stop the server", "book a flight to Lisbon"),
+        *("thanks, now deploy the build", "good night, switch all lights off"),
+        *("good evening, dim the lights", "bye for now, but first set the alarm for six"),
+        *("post 'good morning' in #team", "merci beaucoup, tu peux aussi l'imprimer"),
+        *("谢谢，现在把灯关掉", "danke dir! mach bitte noch das Licht im Flur aus"),
         "спасибо, теперь перезапусти сервер",
     )
     assert {text for text in asked if shipped(text).smalltalk} == set()
@@ -150,8 +135,7 @@ def test_a_users_own_labels_are_told(own):
     detector, dense = own
     text = "I want to sell a saw right now"
     context = detector.detect(text, query_of(text, dense))
-    assert (context.intent, context.smalltalk) == ("sell", None)
-    assert context.urgency == "high"
+    assert (context.intent, context.smalltalk, context.urgency) == ("sell", None, "high")
     assert detector.aliases == {"purchase": "buy"}
 
 
@@ -175,5 +159,4 @@ def test_any_text_has_a_context_and_always_the_same(own, text):
     ],
 )
 def test_what_is_surely_secret_or_personal_is_never_public(shipped, text):
-    context = shipped(text)
-    assert context.sensitivity in {"pii", "safety_critical"}
+    assert shipped(text).sensitivity in {"pii", "safety_critical"}

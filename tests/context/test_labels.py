@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-import yaml
 
 from toolcrib.context.cues import load_cues
 from toolcrib.context.labels import CONTEXT_FIELDS, label_sets, read_label_set
@@ -29,16 +30,6 @@ def shipped():
     return label_sets({})
 
 
-@pytest.fixture
-def written(tmp_path):
-    def write(text, name="labels.yaml"):
-        file = tmp_path / name
-        file.write_text(text, encoding="utf-8")
-        return file
-
-    return write
-
-
 @pytest.mark.parametrize("field", CONTEXT_FIELDS)
 def test_every_shipped_label_has_forty_utterances(shipped, field):
     counts = {name: len(label.utterances) for name, label in shipped[field].labels.items()}
@@ -47,9 +38,8 @@ def test_every_shipped_label_has_forty_utterances(shipped, field):
 
 @pytest.mark.parametrize("field", CONTEXT_FIELDS)
 def test_no_text_has_two_labels_of_a_field(shipped, field):
-    texts = shipped[field].texts()
     labels = {}
-    for text, label in texts:
+    for text, label in shipped[field].texts():
         labels.setdefault(" ".join(text.casefold().split()), set()).add(label)
     assert {text for text, given in labels.items() if len(given) > 1} == set()
 
@@ -118,19 +108,13 @@ def test_a_file_that_is_missing_is_named_with_its_field(tmp_path):
 
 
 def test_an_unknown_field_is_refused_with_those_that_there_are(tmp_path):
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError, match=r"no field 'mood'.*intent.*need"):
         label_sets({"mood": tmp_path / "mood.yaml"})
-    assert str(caught.value) == (
-        "context.labels: there is no field 'mood'; there are intent, domain, urgency, "
-        "sensitivity, smalltalk, need"
-    )
 
 
 def test_levels_of_sensitivity_are_not_a_users_to_choose_but_their_utterances_are(written):
     with pytest.raises(SettingsError, match="the labels must be public, internal, pii"):
         read_label_set(written(OWN), "sensitivity")
     spoken = {level: {"utterances": [f"this is {level}"]} for level in SENSITIVITIES}
-    own = read_label_set(
-        written(yaml.safe_dump({"labels": spoken}, sort_keys=False)), "sensitivity"
-    )
+    own = read_label_set(written(json.dumps({"labels": spoken})), "sensitivity")
     assert own.texts()[2] == ("this is pii", "pii")

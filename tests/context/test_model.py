@@ -43,12 +43,9 @@ def fitted(own_sets):
     return fit_context(own_sets, CUES, FINDER, DENSE)
 
 
-def predict(model, text):
-    return model.predict(DENSE.encode_query(text), TextReading(text, FINDER.find(text)))
-
-
-def labels_of(model, text):
-    return {field: told.label for field, told in predict(model, text).items()}
+def label_of(model, field, text):
+    told = model.predict(DENSE.encode_query(text), TextReading(text, FINDER.find(text)))
+    return told[field].label
 
 
 @pytest.mark.parametrize(
@@ -61,19 +58,20 @@ def labels_of(model, text):
     ],
 )
 def test_what_was_fitted_is_told_again(fitted, field, label, text):
-    assert predict(fitted, text)[field].label == label
-
-
-def test_what_is_small_talk_is_no_request_and_the_other_way_round(fitted):
-    assert labels_of(fitted, "thank you so much")["smalltalk"] == "thanks"
-    assert labels_of(fitted, "I want to sell a saw")["smalltalk"] is None
+    assert label_of(fitted, field, text) == label
 
 
 @pytest.mark.parametrize(
-    "text", ["hello, please buy bread", "I want to sell a saw, thank you so much"]
+    ("text", "label"),
+    [
+        ("thank you so much", "thanks"),
+        ("I want to sell a saw", None),
+        ("hello, please buy bread", None),
+        ("I want to sell a saw, thank you so much", None),
+    ],
 )
-def test_a_request_beside_small_talk_stays_a_request(fitted, text):
-    assert labels_of(fitted, text)["smalltalk"] is None
+def test_what_is_small_talk_is_no_request_and_a_request_beside_it_stays_one(fitted, text, label):
+    assert label_of(fitted, "smalltalk", text) == label
 
 
 def test_the_same_labels_make_the_same_model(fitted, own_sets):
@@ -156,17 +154,7 @@ SMALL = Cues(
 TEXTS = ("get me apples", "get me a saw", "get me pears", "a saw for sale")
 
 
-def features_fitted(texts=TEXTS, cues=SMALL):
-    return fit_features(texts, cues)
-
-
-FITTED = features_fitted()
-
-
-def given_part(text, cues=SMALL):
-    """The features before the words'."""
-    features = features_fitted(("alone",), cues)
-    return features.of(TextReading(text, FINDER.find(text)))
+FITTED, WITHOUT_WORDS = (fit_features(texts, SMALL) for texts in (TEXTS, ("alone",)))
 
 
 def test_words_and_pairs_of_words_that_enough_texts_have_are_features():
@@ -191,4 +179,5 @@ def test_words_and_pairs_of_words_that_enough_texts_have_are_features():
     ],
 )
 def test_cues_entities_and_shape_are_told(text, other):
-    assert not np.array_equal(given_part(text), given_part(other))
+    one, two = (WITHOUT_WORDS.of(TextReading(each, FINDER.find(each))) for each in (text, other))
+    assert not np.array_equal(one, two)
