@@ -47,29 +47,23 @@ def test_a_new_topic_is_searched_alone_whatever_its_words_look_like():
     assert {"topic-shift", CONVERSATION_BY_MODEL} <= set(made.signals)
 
 
-@pytest.mark.parametrize("fault", ["error", "not-json", "wrong-schema", "garbage"])
-def test_where_it_fails_words_and_vectors_tell(fault):
-    made, _ = decided(ANSWER, lambda _: fault)
-    assert made.search_text == f"{SAID[0].content}\n{TURN.text}"
-    assert made.degraded == ("conversation-llm",)
-    assert CONVERSATION_BY_MODEL not in made.signals
-
-
-@pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"request": "archive checkout"}])
-def test_what_does_not_tell_what_a_turn_leans_on_is_no_reading(reply):
-    made, _ = decided(lambda _: reply)
-    assert made.search_text == f"{SAID[0].content}\n{TURN.text}"
-    assert made.degraded == ("conversation-llm",)
-    assert CONVERSATION_BY_MODEL not in made.signals
-
-
 @pytest.mark.parametrize(
-    "said", [{"leans_on": 3, "request": "x"}, {"leans_on": 0}, {"leans_on": 1, "request": "?"}]
+    ("reply", "fault"),
+    [
+        *((ANSWER, fault) for fault in ("error", "not-json", "wrong-schema", "garbage")),
+        *(
+            (reply, None)
+            for reply in ({}, {"error": "overloaded"}, {"request": "archive checkout"})
+        ),
+        *(({"leans_on": number, "request": "x"}, None) for number in (3, 0)),
+        ({"leans_on": 1, "request": "?"}, None),
+    ],
 )
-def test_an_answer_of_no_use_counts_as_none(said):
-    made, _ = decided(said)
+def test_where_it_fails_or_tells_nothing_of_use_words_and_vectors_tell(reply, fault):
+    made, _ = decided(lambda _: reply, lambda _: fault)
+    assert made.search_text == f"{SAID[0].content}\n{TURN.text}"
     assert made.degraded == ("conversation-llm",)
-    assert made.search_text.endswith(TURN.text)
+    assert CONVERSATION_BY_MODEL not in made.signals
 
 
 def test_it_is_bounded_by_its_own_time_and_by_that_of_the_turn():
@@ -84,15 +78,20 @@ def test_without_a_history_nothing_is_asked():
     assert (asked, made.degraded) == ([], ())
 
 
-@pytest.mark.parametrize("place", ["text", "history"])
-def test_what_must_not_leave_the_house_is_not_shown_to_it(place):
-    secret = "my card is 4111 1111 1111 1111, archive the second one"
-    turn = {
-        "text": Turn(text=secret, history=SAID, max_sensitivity="internal"),
-        "history": TURN.model_copy(
-            update={"history": (Message(content=secret),), "max_sensitivity": "internal"}
-        ),
-    }[place]
+SECRET = Message(content="my card is 4111 1111 1111 1111, archive the second one")
+
+
+@pytest.mark.parametrize(
+    ("text", "history"),
+    [
+        (SECRET.content, SAID),
+        (TURN.text, (SECRET,)),
+        (TURN.text, (Message(role="assistant", content="so it is. " * 900), SECRET)),
+    ],
+    ids=["text", "history", "long-history"],
+)
+def test_what_is_above_the_ceiling_is_shown_to_no_model(text, history):
+    turn = Turn(text=text, history=history, max_sensitivity="internal")
     made, asked = decided(ANSWER, turn=turn)
     assert asked == []
     assert CONVERSATION_BY_MODEL not in made.signals
@@ -102,12 +101,3 @@ def test_the_use_without_a_model_is_an_error():
     settings = Settings.model_validate({"llm": {"uses": {"conversation": {"timeout_s": 1}}}})
     with pytest.raises(SettingsError, match="set llm"):
         Crib.open(":memory:", settings=settings)
-
-
-@pytest.mark.parametrize("before", [(), (Message(role="assistant", content="so it is. " * 900),)])
-def test_what_is_above_the_ceiling_anywhere_in_the_history_is_shown_to_no_model(before):
-    card = Message(content="my card is 4111 1111 1111 1111")
-    turn = Turn(text="book it with that one", history=(*before, card), max_sensitivity="internal")
-    made, asked = decided(ANSWER, turn=turn)
-    assert asked == []
-    assert CONVERSATION_BY_MODEL not in made.signals

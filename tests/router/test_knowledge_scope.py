@@ -15,7 +15,7 @@ from tests.router.knowledge_shelf import (
     passages,
     router,
 )
-from toolcrib import Crib, Scope, Settings, Turn
+from toolcrib import Crib, Scope, Turn
 from toolcrib.records import Collection, KnowledgeResult, Passage
 from toolcrib.records.codec import as_json
 from toolcrib.router.settings import MapEntry
@@ -39,12 +39,14 @@ SECRETS = [
     Passage("vault", f"{n}.md", f"{question}: ask Miss Okafor. " + "Bring papers. " * 20 * n)
     for n, question in enumerate(QUESTIONS)
 ]
-KEPT_OUT = [
-    pytest.param(Scope(collections=frozenset({"kitchen", "garden"})), None, id="by-name"),
-    pytest.param(Scope(max_sensitivity="internal"), None, id="by-the-callers-ceiling"),
-    pytest.param(None, "public", id="by-the-destinations-ceiling"),
-]
-kept_out = pytest.mark.parametrize(("scope", "ceiling"), KEPT_OUT)
+kept_out = pytest.mark.parametrize(
+    ("scope", "ceiling"),
+    [
+        pytest.param(Scope(collections=frozenset({"kitchen", "garden"})), None, id="by-name"),
+        pytest.param(Scope(max_sensitivity="internal"), None, id="by-the-callers-ceiling"),
+        pytest.param(None, "public", id="by-the-destinations-ceiling"),
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -82,43 +84,32 @@ def _parts(result: KnowledgeResult):
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_who_may_ask_the_vault_hears_it_first(full, question):
-    found = router(full).find(
-        ask(question), None, full.catalogue.within(Scope(max_sensitivity="pii"))
-    )
+    reach = full.catalogue.within(Scope(max_sensitivity="pii"))
+    found = router(full).find(ask(question), None, reach)
     assert (found.verdict, found.collections[0].id) == ("accept", "vault")
 
 
 @kept_out
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"threshold": 1.0}, {"least": 0.0, "threshold": 0.0, "collections": 9}, {"passages": 1}],
-    ids=["default", "unsure", "eager", "brief"],
+    ("settings", "told"),
+    [
+        pytest.param({}, None, id="default"),
+        pytest.param({"threshold": 1.0}, None, id="unsure"),
+        pytest.param({"least": 0.0, "threshold": 0.0, "collections": 9}, None, id="eager"),
+        pytest.param({"passages": 1}, None, id="brief"),
+        pytest.param({}, COOKING, id="what-it-answers"),
+        pytest.param(
+            {"map": (MapEntry("plants", "grow", ("vault",)),)}, context("plants", "grow"), id="map"
+        ),
+    ],
 )
 def test_the_answer_is_that_of_a_library_without_it(
-    never, full, scope, ceiling, question, settings
+    never, full, scope, ceiling, question, settings, told
 ):
     reach = full.catalogue.within(Turn(scope=scope, max_sensitivity=ceiling).reach)
-    found = router(full, **settings).find(ask(question), None, reach)
-    assert same(found, router(never, **settings).find(ask(question)))
-
-
-@kept_out
-def test_the_map_does_not_lead_there(never, full, scope, ceiling):
-    reach = full.catalogue.within(Turn(scope=scope, max_sensitivity=ceiling).reach)
-    found = router(full).find(ask(EGG), COOKING, reach)
-    assert same(found, router(never).find(ask(EGG), COOKING))
-
-
-@kept_out
-def test_the_settings_map_does_not_tell_that_it_is_there(never, full, scope, ceiling):
-    mapped = {"map": (MapEntry("plants", "grow", ("vault",)),)}
-    reach, grow = (
-        full.catalogue.within(Turn(scope=scope, max_sensitivity=ceiling).reach),
-        context("plants", "grow"),
-    )
-    found = router(full, **mapped).find(ask(EGG), grow, reach)
-    assert same(found, router(never, **mapped).find(ask(EGG), grow))
+    found = router(full, **settings).find(ask(question), told, reach)
+    assert same(found, router(never, **settings).find(ask(question), told))
 
 
 def test_where_nothing_may_be_asked_nothing_is_said_of_what_there_is(full):
@@ -132,9 +123,8 @@ def test_an_empty_library_and_one_whose_passages_are_out_of_reach_say_the_same(f
     for library in (empty, beside):
         found = router(library).find(ask(EGG), None, (attic,))
         library.close()
-        assert found == KnowledgeResult(
-            reason="the collections in the caller's scope hold no passages"
-        )
+        assert found == KnowledgeResult(reason=found.reason)
+        assert "hold no passages" in found.reason
 
 
 # -- through the front door ---------------------------------------------------------------------
@@ -143,10 +133,7 @@ def test_an_empty_library_and_one_whose_passages_are_out_of_reach_say_the_same(f
 @pytest.fixture(scope="module")
 def cribs():
     """A crib without the vault, and one with it."""
-    with (
-        Crib.open(":memory:", settings=Settings()) as without,
-        Crib.open(":memory:", settings=Settings()) as having,
-    ):
+    with Crib.open(":memory:") as without, Crib.open(":memory:") as having:
         for crib in (without, having):
             crib.add_collections(KITCHEN, GARDEN)
             crib.index_passages([*passages("kitchen"), *passages("garden")])

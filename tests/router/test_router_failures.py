@@ -24,14 +24,12 @@ def read_only(store):
     return WatchedStore(store, **dict.fromkeys(WRITES, refuse))
 
 
-def passages_down(shelves):
-    """Fails when passages are searched, and only then."""
-    refuse = failing(StoreUnavailableError("the server does not answer"))
+def watching(watched, **more):
+    """Does something more whenever one of these methods of this store is used."""
+    return lambda store: WatchedStore(store, **more) if store is watched else store
 
-    def watch(store):
-        return WatchedStore(store, search=refuse) if store is shelves.passages else store
 
-    return watch
+NO_ANSWER = failing(StoreUnavailableError("the server does not answer"))
 
 
 class SlowHouse:
@@ -81,7 +79,7 @@ def test_deciding_writes_no_store(shelves, text):
 
 
 def test_collections_that_do_not_answer_cost_the_passages_and_not_the_tools(shelves):
-    crib = shelves.crib(watch=passages_down(shelves))
+    crib = shelves.crib(watch=watching(shelves.passages, search=NO_ANSWER))
     for text, kind in ((MAIL, "tools"), (GLASS, "general")):
         decision = crib.route(text)
         assert decision.degraded == ("knowledge",)
@@ -92,13 +90,9 @@ def test_collections_that_do_not_answer_cost_the_passages_and_not_the_tools(shel
 
 
 def test_tools_that_do_not_answer_are_an_error_and_no_half_answer(shelves):
-    refuse = failing(StoreUnavailableError("the server does not answer"))
-
-    def watch(store):
-        return WatchedStore(store, search=refuse) if store is shelves.tools else store
-
+    crib = shelves.crib(watch=watching(shelves.tools, search=NO_ANSWER))
     with pytest.raises(StoreError, match="the server does not answer"):
-        shelves.crib(watch=watch).route(MAIL)
+        crib.route(MAIL)
 
 
 def test_an_encoder_that_fails_leaves_the_words_and_is_named(shelves):
@@ -109,16 +103,10 @@ def test_an_encoder_that_fails_leaves_the_words_and_is_named(shelves):
     assert decision.degraded == ("dense",)
     assert decision.tools.tools[1].id == "mail/send_mail"
     assert crib.detect(MAIL).intent == "generate"
+    leaning = crib.route(Turn(text="and to Linz?", history=HISTORY))
+    assert {"follow_up", "dense"} <= set(leaning.degraded)
     dense.fails = False
     assert crib.route(MAIL).degraded == ()
-
-
-def test_an_encoder_that_fails_on_earlier_messages_costs_only_what_leans_on_them(shelves):
-    dense = CountingEncoder()
-    crib = shelves.crib(dense=dense)
-    dense.fails = True
-    decision = crib.route(Turn(text="and to Linz?", history=HISTORY))
-    assert {"follow_up", "dense"} <= set(decision.degraded)
 
 
 def test_without_a_limit_everything_is_done_and_timed(shelves):
@@ -174,9 +162,8 @@ def test_no_time_at_all_still_is_a_decision(shelves):
 
 def test_many_threads_may_decide_at_once(shelves):
     crib = shelves.crib()
-    turn = Turn(text=MAIL, history=HISTORY)
     with ThreadPoolExecutor(8) as pool:
-        decided = list(pool.map(lambda _: crib.route(turn), range(24)))
+        decided = list(pool.map(crib.route, [Turn(text=MAIL, history=HISTORY)] * 24))
     assert {decision.route.kind for decision in decided} == {"tools"}
     assert len({decision.id for decision in decided}) == 24
 
@@ -188,10 +175,7 @@ def test_who_comes_while_the_desk_is_being_stocked_waits_for_it(shelves):
         entered.set()
         go.wait(10)
 
-    def watch(store):
-        return WatchedStore(store, scroll=hold_on) if store is shelves.tools else store
-
-    crib = shelves.crib(watch=watch)
+    crib = shelves.crib(watch=watching(shelves.tools, scroll=hold_on))
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(crib.detect, MAIL)
         assert entered.wait(10)
