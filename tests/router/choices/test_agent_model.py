@@ -30,6 +30,13 @@ def router(server: ChatServer, timeout_s: float = 20.0, **settings) -> AgentRout
     return make_agents(Settings.model_validate({"llm": llm, "agents": given}))
 
 
+def routed(reply, turn=TURN, found=None, *, faults=(), **settings):
+    """Decision by a model that replies so, what failed, and requests that the model got."""
+    with ChatServer(reply, faults=faults, slow_s=60) as server:
+        made, failed = router(server, **settings).route(turn, found)
+    return made, failed, server.requests
+
+
 def test_targets_of_a_file_have_no_tables_but_those_of_an_allowlist(tmp_path):
     (tmp_path / "allowlist.yaml").write_text("tables: {parcels: [sender]}")
     file = tmp_path / "targets.yaml"
@@ -38,10 +45,9 @@ def test_targets_of_a_file_have_no_tables_but_those_of_an_allowlist(tmp_path):
     )
     prompts: list[str] = []
     for more in ({}, {"allowlist": str(tmp_path / "allowlist.yaml")}):
-        with ChatServer(lambda _: answer("b", tables=["orders", "parcels"])) as server:
-            chosen = router(server, ensemble=1, targets=str(file), **more)
-            made, _ = chosen.route(TURN)
-            prompts.append(server.requests[0].messages[0].content)
+        reply = answer("b", tables=["orders", "parcels"])
+        made, _, requests = routed(reply, ensemble=1, targets=str(file), **more)
+        prompts.append(requests[0].messages[0].content)
         assert made.tables == (("parcels",) if more else ())
     assert "orders(" not in prompts[0]
     assert "parcels(" in prompts[1]
@@ -55,23 +61,19 @@ def test_prompts_are_asked_at_once_and_most_votes_win():
     def reply(request):
         return answer(votes[together.wait()], tables=["orders", "secrets"], columns=["status"])
 
-    with ChatServer(reply) as server:
-        made, failed = router(server).route(TURN)
-        prompts = {request.messages[0].content for request in server.requests}
+    made, failed, requests = routed(reply)
+    prompts = {request.messages[0].content for request in requests}
     assert (made.target, made.tables, made.columns) == ("analytics", ("orders",), ("status",))
     assert made.confidence == pytest.approx(0.9)
     assert "ensemble_majority" in made.signals
-    assert made.thread_id == "t"
-    assert failed == ()
+    assert (made.thread_id, failed) == ("t", ())
     assert len(prompts) == 3
     assert all("order_items" in prompt for prompt in prompts)
 
 
 def test_an_answer_without_a_confidence_is_neither_sure_nor_unsure_and_is_marked():
-    with ChatServer(lambda _: {"reasoning": "so", "target": "analytics", "tables": "x"}) as server:
-        made, failed = router(server).route(TURN)
-    assert made.target == "analytics"
-    assert made.confidence == pytest.approx(UNSTATED_CONFIDENCE)
+    made, failed, _ = routed({"reasoning": "so", "target": "analytics", "tables": "x"})
+    assert (made.target, made.confidence) == ("analytics", pytest.approx(UNSTATED_CONFIDENCE))
     assert set(failed) == {"agents-llm:confidence", "agents-llm:tables"}
 
 
@@ -84,30 +86,25 @@ def test_an_answer_without_a_confidence_is_neither_sure_nor_unsure_and_is_marked
     ],
 )
 def test_a_confidence_in_another_shape_does_not_lose_the_target(said, confidence, marks):
-    with ChatServer(lambda _: answer("knowledge") | {"confidence": said}) as server:
-        made, failed = router(server).route(Turn(text="how do we hire?"))
+    reply = answer("knowledge") | {"confidence": said}
+    made, failed, _ = routed(reply, Turn(text="how do we hire?"))
     assert (made.target, made.confidence, failed) == ("knowledge", confidence, marks)
 
 
 def test_each_target_but_the_fallback_has_a_prompt_that_leans_to_it():
-    with ChatServer(lambda _: answer("knowledge")) as server:
-        router(server).route(TURN)
-        leaning = [request.messages[0].content for request in server.requests]
+    leaning = [request.messages[0].content for request in routed(answer("knowledge"))[2]]
     for target in ("analytics", "knowledge", "commerce"):
         assert sum(f"may be {target} or another" in rules for rules in leaning) == 1
 
 
 def test_fewer_prompts_than_targets_begin_with_a_neutral_one():
-    with ChatServer(lambda _: answer("knowledge")) as server:
-        router(server, ensemble=1).route(TURN)
-        (asked,) = server.requests
+    (asked,) = routed(answer("knowledge"), ensemble=1)[2]
     assert "or another, look twice" not in asked.messages[0].content
 
 
 @pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"confidence": 0.9}])
 def test_an_answer_without_a_target_is_none(reply):
-    with ChatServer(lambda _: reply) as server:
-        made, failed = router(server).route(TURN)
+    made, failed, _ = routed(reply)
     assert "heuristic" in made.signals
     assert failed == ("agents",)
 
@@ -127,15 +124,13 @@ def test_a_tie_goes_to_the_scorer(scores, target, signal):
         leans = "look twice whether it is analytics" in request.text
         return answer("analytics" if leans else "knowledge")
 
-    with ChatServer(reply) as server:
-        made, _ = router(server, ensemble=2).route(TURN)
+    made, _, _ = routed(reply, ensemble=2)
     assert made.target == target
     assert signal in made.signals
 
 
 def test_what_overrides_hold_is_not_the_models_to_say():
-    with ChatServer(answer("knowledge")) as server:
-        made, _ = router(server, ensemble=1).route(Turn(text="SELECT city FROM stores"))
+    made, _, _ = routed(answer("knowledge"), Turn(text="SELECT city FROM stores"), ensemble=1)
     assert made.target == "analytics"
     assert "critical_override" in made.signals
 
@@ -143,8 +138,7 @@ def test_what_overrides_hold_is_not_the_models_to_say():
 def test_doubts_seconds_and_the_calibration_are_heard():
     said = answer("analytics", 90, second="knowledge", consistent=False)
     settings = {"ensemble": 1, "secondary": True, "calibration": [[0.2, 0.1], [0.6, 0.3]]}
-    with ChatServer(said) as server:
-        made, _ = router(server, **settings).route(Turn(text="sales of Porto by month"))
+    made, _, _ = routed(said, Turn(text="sales of Porto by month"), **settings)
     assert {"self_inconsistent", "secondary:knowledge"} <= set(made.signals)
     assert made.confidence == pytest.approx(0.2)
 
@@ -155,12 +149,9 @@ def test_a_calibration_that_falls_is_refused():
 
 
 def test_documents_found_late_are_looked_at_once_more():
-    with ChatServer([answer("triage"), answer("triage")]) as server:
-        found = KnowledgeResult(passages=(HIT,), fit=0.9)
-        made, _ = router(server, ensemble=1).route(Turn(text="Porto"), found)
-        assert len(server.requests) == 2
-        assert "rag_hits:1" not in server.requests[0].text
-        assert "rag_hits:1" in server.requests[1].text
+    found = KnowledgeResult(passages=(HIT,), fit=0.9)
+    made, _, requests = routed(answer("triage"), Turn(text="Porto"), found, ensemble=1)
+    assert ["rag_hits:1" in request.text for request in requests] == [False, True]
     assert {"rag_probe_hit", "reclassified_by_probe"} <= set(made.signals)
 
 
@@ -173,8 +164,7 @@ def test_documents_found_late_are_looked_at_once_more():
     ],
 )
 def test_what_failed_is_named_and_the_turn_is_answered(replies, faults, degraded):
-    with ChatServer(replies, faults=faults) as server:
-        made, failed = router(server).route(Turn(text="sales of May by store"))
+    made, failed, _ = routed(replies, Turn(text="sales of May by store"), faults=faults)
     assert made.target == "analytics"
     assert failed == degraded
     assert ("heuristic" in made.signals) == (degraded == ("agents",))
@@ -184,8 +174,7 @@ def test_prompts_that_answered_count_however_long_another_takes():
     def late(request):
         return "slow" if "look twice whether it is knowledge" in request.text else None
 
-    with ChatServer(answer("analytics"), late, slow_s=60) as server:
-        made, failed = router(server, timeout_s=3.0).route(TURN)
+    made, failed, _ = routed(answer("analytics"), faults=late, timeout_s=3.0)
     assert (made.target, failed) == ("analytics", ("agents-ensemble",))
 
 
@@ -200,10 +189,8 @@ def test_every_turn_is_answered_by_a_server_that_fails_at_random():
 
 
 def test_small_talk_asks_no_model():
-    with ChatServer(answer("analytics")) as server:
-        made, failed = router(server).route(Turn(text="obrigado, até amanhã!"))
-        assert server.requests == []
-    assert (made.target, failed) == ("triage", ())
+    made, failed, requests = routed(answer("analytics"), Turn(text="obrigado, até amanhã!"))
+    assert (made.target, failed, requests) == ("triage", (), [])
 
 
 def unit(*values: float) -> np.ndarray:
@@ -253,17 +240,14 @@ def test_the_cache_forgets_what_is_old_and_what_is_too_much():
 
 
 def test_a_target_that_there_is_not_is_told_of():
-    with ChatServer(lambda _: answer("finance")) as server:
-        made, failed = router(server).route(TURN)
+    made, failed, _ = routed(answer("finance"))
     assert {"heuristic", "unknown_target"} <= set(made.signals)
     assert "agents" in failed
 
 
 def test_commerce_without_any_evidence_of_a_document_falls():
-    weather = Turn(text="the weather in Lyon is nice")
-    with ChatServer(lambda _: answer("commerce")) as server:
-        made, _ = router(server).route(weather)
-        bill, _ = router(server).route(Turn(text="Total 430,50 € IVA 23%. Is it right?"))
+    made, _, _ = routed(answer("commerce"), Turn(text="the weather in Lyon is nice"))
+    bill, _, _ = routed(answer("commerce"), Turn(text="Total 430,50 € IVA 23%. Is it right?"))
     assert (made.target, made.confidence) == ("triage", 0.5)
     assert bill.target == "commerce"
 
@@ -277,6 +261,5 @@ def test_the_winners_confidence_goes_beyond_a_tie():
             return {"scores": {"knowledge": 0.95}}
         return answer(next(votes), confidence=0.9)
 
-    with ChatServer(reply) as server:
-        made, _ = router(server).route(Turn(text="what are the rules for a refund"))
+    made, _, _ = routed(reply, Turn(text="what are the rules for a refund"))
     assert (made.target, made.confidence) == ("knowledge", pytest.approx(0.9))

@@ -48,11 +48,18 @@ def needs(*names: str):
     return reply
 
 
-def by_model(server: ChatServer, dense, **changed) -> CapabilitySelector:
+def by_model(server: ChatServer, dense, timeout_s=60.0, parallel=5, **changed):
     # However busy this machine is, no answer is late.
-    llm = {**server.settings, "attempts": 1, "uses": {"capabilities": {"timeout_s": 60.0}}}
-    settings = Settings.model_validate({"llm": llm, **changed})
+    own = {"attempts": 1, "parallel": parallel, "uses": {"capabilities": {"timeout_s": timeout_s}}}
+    settings = Settings.model_validate({"llm": {**server.settings, **own}, **changed})
     return capability_selector(FILE, settings, dense=dense)
+
+
+def selected(dense, reply=None, faults=(), turn=PLOT, slow_s=0.05, **changed):
+    """What a model that replies so selects for a turn, and requests that the model got."""
+    with ChatServer(reply or needs(), faults, slow_s=slow_s) as server:
+        found = by_model(server, dense, **changed).select(turn)
+    return found, server.requests
 
 
 # -- without a model -------------------------------------------------------------------------
@@ -163,14 +170,12 @@ def test_the_orchestration_mode_says_where_the_loop_goes_next(dense, mode, node)
 
 
 def test_each_is_asked_by_itself_but_those_that_are_always_active(dense):
-    with ChatServer(needs("charts")) as server:
-        found = by_model(server, dense).select(Turn(text=PLOT, history=(OFF, ON)))
+    found, requests = selected(dense, needs("charts"), turn=Turn(text=PLOT, history=(OFF, ON)))
     assert found.active == ("safety", "figures", "charts")
     assert (found.probabilities, found.degraded) == ({}, ())
-    assert len(server.requests) == 10
-    asked = server.requests[0].text
-    assert PLOT in asked
-    assert "Request:" in asked
+    assert len(requests) == 10
+    assert PLOT in requests[0].text
+    assert "Request:" in requests[0].text
 
 
 @pytest.mark.parametrize("said", [{"active": "true"}, {"active": 1}, {"active": "Yes."}, "Yes."])
@@ -178,8 +183,7 @@ def test_a_yes_of_another_shape_is_a_yes(dense, said):
     def reply(request):
         return said if "'charts'" in request.text else {"active": "No."}
 
-    with ChatServer(reply) as server:
-        found = by_model(server, dense).select(PLOT)
+    found, _ = selected(dense, reply)
     assert "charts" in found.active
     assert "mail" not in found.active
     assert (found.failed, found.degraded) == ((), ())
@@ -187,8 +191,7 @@ def test_a_yes_of_another_shape_is_a_yes(dense, said):
 
 @pytest.mark.parametrize("said", [{}, {"error": "loading"}, {"active": None}, {"active": "maybe"}])
 def test_an_answer_that_is_neither_yes_nor_no_is_reported(dense, said):
-    with ChatServer(lambda each: said if "'mail'" in each.text else {"active": True}) as server:
-        found = by_model(server, dense).select(PLOT)
+    found, _ = selected(dense, lambda each: said if "'mail'" in each.text else {"active": True})
     assert [each.name for each in found.failed] == ["mail"]
     assert found.degraded == ("llm",)
 
@@ -206,9 +209,8 @@ def test_a_turn_above_its_ceiling_is_shown_to_no_model():
 def test_examples_are_shuffled_the_same_way_for_the_same_seed(dense):
     said = []
     for seed in (0, 0, 1):
-        with ChatServer(needs()) as server:
-            by_model(server, dense, capabilities={"seed": seed}).select(PLOT)
-        said.append(sorted(each.messages[0].content for each in server.requests))
+        _, requests = selected(dense, capabilities={"seed": seed})
+        said.append(sorted(each.messages[0].content for each in requests))
     assert said[0] == said[1] != said[2]
 
 
@@ -216,25 +218,19 @@ def test_one_that_fails_is_off_and_reported_and_the_turn_goes_on(dense):
     def reply(request):
         return "perhaps" if "'mail'" in request.text else needs("mail", "travel")(request)
 
-    with ChatServer(reply) as server:
-        found = by_model(server, dense).select(PLOT)
+    found, _ = selected(dense, reply)
     assert found.active == ("safety", "travel")
     assert [each.name for each in found.failed] == ["mail"]
     assert found.degraded == ("llm",)
 
 
 def test_calls_one_after_the_other_share_one_deadline(dense):
-    with ChatServer(needs("travel"), lambda _: "slow", slow_s=0.05) as server:
-        uses = {"capabilities": {"timeout_s": 3.0}}
-        llm = {**server.settings, "attempts": 1, "parallel": 1, "uses": uses}
-        made = capability_selector(FILE, Settings.model_validate({"llm": llm}), dense=dense)
-        found = made.select(PLOT)
+    found, _ = selected(dense, needs("travel"), lambda _: "slow", timeout_s=3.0, parallel=1)
     assert (found.active, found.failed) == (("safety", "travel"), ())
 
 
 def test_where_all_fail_examples_decide(dense):
-    with ChatServer(faults=lambda _: "error") as server:
-        found = by_model(server, dense).select(PLOT)
+    found, _ = selected(dense, faults=lambda _: "error")
     assert found.active == ("safety", "figures", "charts")
     assert (found.failed, found.degraded) == ((), ("llm",))
 
@@ -270,13 +266,8 @@ def test_after_a_failure_it_is_told_and_counted_and_limited(dense):
 
 
 def test_a_server_that_hangs_costs_the_time_of_one_call_for_all_capabilities(dense):
-    with ChatServer(faults=lambda _: "slow", slow_s=30) as server:
-        uses = {"capabilities": {"timeout_s": 0.3}}
-        llm = {**server.settings, "attempts": 1, "parallel": 1, "uses": uses}
-        found = capability_selector(
-            FILE, Settings.model_validate({"llm": llm}), dense=dense
-        ).select(PLOT)
-        asked = len(server.requests)
+    slow = {"faults": lambda _: "slow", "slow_s": 30}
+    found, asked = selected(dense, timeout_s=0.3, parallel=1, **slow)
     assert "llm" in found.degraded
     # With a time for each, the next call would be sent after the first was given up.
-    assert asked == 1
+    assert len(asked) == 1

@@ -39,22 +39,35 @@ def test_without_a_model_examples_and_descriptions_answer_and_it_says_so(support
     assert found.confidence > 0.9
 
 
-def by_model(dense, reply):
-    with ChatServer(lambda _: reply) as server:
-        settings = Settings.model_validate({"llm": {**server.settings, "attempts": 1}})
-        return question_classifier(DATA / "support.yaml", settings, dense=dense).classify(
-            "my parcel never arrived"
-        )
+def by_model(dense, reply, faults=(), text="my parcel never arrived", file="support.yaml", **llm):
+    """What a model that replies so answers, and requests that it got."""
+    with ChatServer(reply, faults, slow_s=5) as server:
+        settings = patient(server, attempts=1, **llm)
+        found = question_classifier(DATA / file, settings, dense=dense).classify(text)
+    return found, server.requests
+
+
+def patient(server: ChatServer | None = None, **changed) -> Settings:
+    """Settings with a server's model, that wait for it however busy this machine is."""
+    own = {} if server is None else server.settings
+    uses = {"questions": {"timeout_s": 60.0}}
+    return Settings.model_validate({"llm": {**own, "uses": uses, **changed}})
 
 
 def test_a_models_thought_is_not_its_answer(dense):
-    found = by_model(dense, '<think>{"branch": "shipping"}</think>\n{"branch": "billing"}')
+    found, _ = by_model(dense, '<think>{"branch": "shipping"}</think>\n{"branch": "billing"}')
     assert (found.branch, found.matched, found.degraded) == ("billing", True, ())
 
 
-@pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, "<think>billing, or is it"])
-def test_no_answer_falls_back_to_examples_and_says_so(dense, reply):
-    found = by_model(dense, reply)
+@pytest.mark.parametrize(
+    ("reply", "fault"),
+    [
+        *((reply, None) for reply in ({}, {"error": "overloaded"}, "<think>billing, or is it")),
+        *(({"branch": "sales"}, fault) for fault in ("wrong-schema", "garbage")),
+    ],
+)
+def test_where_there_is_no_answer_examples_answer_and_it_says_so(dense, reply, fault):
+    found, _ = by_model(dense, lambda _: reply, lambda _: fault)
     assert (found.branch, found.degraded) == ("shipping", ("llm",))
 
 
@@ -74,9 +87,8 @@ def test_what_no_class_fits_goes_to_the_default(dense):
             {"id": "none", "description": "Repairs of church organs."},
         ],
     }
-    found = question_classifier(config, Settings(), dense=dense).classify(
-        "who won the election in France"
-    )
+    made = question_classifier(config, Settings(), dense=dense)
+    found = made.classify("who won the election in France")
     assert (found.branch, found.matched) == ("none", False)
     assert found.confidence > 0.5
 
@@ -132,18 +144,6 @@ def test_the_shipped_questions_are_told_apart_without_a_model(dense):
 # -- with a language model -------------------------------------------------------------------
 
 
-def asked(server: ChatServer, dense, **changed):
-    """A classifier by the model of a server."""
-    return question_classifier(DATA / "support.yaml", patient(server, **changed), dense=dense)
-
-
-def patient(server: ChatServer | None = None, **changed) -> Settings:
-    """Settings with a server's model, that wait for it however busy this machine is."""
-    own = {} if server is None else server.settings
-    uses = {"questions": {"timeout_s": 60.0}}
-    return Settings.model_validate({"llm": {**own, "uses": uses, **changed}})
-
-
 @pytest.mark.parametrize(
     ("said", "branch", "matched"),
     [
@@ -154,51 +154,41 @@ def patient(server: ChatServer | None = None, **changed) -> Settings:
     ],
 )
 def test_the_models_word_counts_and_tells_no_probability(dense, said, branch, matched):
-    with ChatServer(said) as server:
-        found = asked(server, dense).classify("where is my parcel?")
+    found, (asked,) = by_model(dense, said)
     assert (found.branch, found.matched, found.confidence) == (branch, matched, None)
     assert found.degraded == ()
-    body = server.requests[0].body
+    body = asked.body
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("gpt-4o-mini", 0, 16)
-    assert "where is my parcel?" in server.requests[0].messages[-1].content
+    assert "my parcel never arrived" in asked.messages[-1].content
 
 
 def test_a_template_without_the_text_is_asked_with_it(dense):
-    with ChatServer({"branch": "appointment"}) as server:
-        made = question_classifier(DATA / "clinic.yaml", patient(server), dense=dense)
-        made.classify("come in?")
-    assert server.requests[0].messages[-1].content == "What does the patient want?\n\ncome in?"
+    _, (asked,) = by_model(dense, {"branch": "appointment"}, text="come in?", file="clinic.yaml")
+    assert asked.messages[-1].content == "What does the patient want?\n\ncome in?"
 
 
 def test_words_that_name_no_class_are_the_default_unless_the_encoder_is_asked_for(dense):
     prose = "I would be glad to help with that!"
-    found = by_model(dense, prose)
+    found, _ = by_model(dense, lambda _: prose)
     assert (found.branch, found.matched, found.degraded) == ("billing", False, ())
     with ChatServer(lambda _: prose) as server:
         question = load_question(DATA / "support.yaml").model_copy(update={"unmatched": "examples"})
-        settings = Settings.model_validate({"llm": {**server.settings, "attempts": 1}})
-        guess = question_classifier(question, settings, dense=dense).classify("where is my parcel?")
+        made = question_classifier(question, patient(server, attempts=1), dense=dense)
+        guess = made.classify("where is my parcel?")
     assert (guess.branch, guess.degraded) == ("shipping", ("llm",))
 
 
-@pytest.mark.parametrize("fault", ["wrong-schema", "garbage"])
-def test_where_the_model_fails_examples_answer_and_it_says_so(dense, fault):
-    with ChatServer({"branch": "sales"}, lambda _: fault) as server:
-        found = asked(server, dense, attempts=1).classify("where is my parcel?")
-    assert (found.branch, found.degraded) == ("shipping", ("llm",))
-
-
 def test_where_the_model_is_late_examples_answer(dense):
-    with ChatServer({"branch": "sales"}, ["slow"], slow_s=5) as server:
-        made = asked(server, dense, uses={"questions": {"timeout_s": 0.05}})
-        found = made.classify("where is my parcel?")
+    uses = {"questions": {"timeout_s": 0.05}}
+    found, _ = by_model(dense, {"branch": "sales"}, ["slow"], uses=uses)
     assert (found.branch, found.degraded) == ("shipping", ("llm",))
 
 
 def test_with_a_third_of_faults_every_text_is_answered_and_degraded_is_right(dense):
     faults = faulty_share(0.3, kinds=["error", "cut", "not-json", "made-up-labels"])
     with ChatServer({"branch": "sales"}, faults) as server:
-        made = asked(server, dense, attempts=1)
+        settings = patient(server, attempts=1)
+        made = question_classifier(DATA / "support.yaml", settings, dense=dense)
         found = [made.classify("where is my parcel?") for _ in range(12)]
     assert {each.branch for each in found if each.degraded} <= {"shipping"}
     assert {each.branch for each in found if not each.degraded} <= {"sales", "billing"}
