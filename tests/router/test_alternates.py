@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -48,11 +49,17 @@ TOOLS = [
 TURN = "will it rain in Lund tomorrow, what is the weather forecast"
 
 
+@contextmanager
+def crib_of(*tools, settings=None):
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(tools)
+        yield crib
+
+
 @pytest.fixture(scope="module")
 def find():
     settings = Settings(encoder=EncoderSettings(dense="deterministic"))
-    with Crib.open(":memory:", settings=settings) as crib:
-        crib.index_tools(TOOLS)
+    with crib_of(*TOOLS, settings=settings) as crib:
         yield crib.tools.find
 
 
@@ -143,8 +150,7 @@ STAND_INS = {
 def test_only_what_does_the_same_may_stand_in_and_where_nothing_does_none_comes(
     failed, turn, stand_in
 ):
-    with Crib.open(":memory:") as crib:
-        crib.index_tools([_tool(*each) for each in BANK.items()])
+    with crib_of(*(_tool(*each) for each in BANK.items())) as crib:
         assert crib.alternates(failed, turn) == ()
         crib.index_tools([_tool(*each) for each in STAND_INS.items()])
         assert ids(crib.alternates(failed, turn)) == ([stand_in] if stand_in else [])
@@ -170,32 +176,25 @@ def _tool(tool_id, description, **fields):
 def test_what_reads_makes_or_ends_something_is_replaced_by_its_like_however_alike(
     failed, other, comes
 ):
-    with Crib.open(":memory:") as crib:
-        crib.index_tools([_tool(*failed), _tool(*other)])
+    with crib_of(_tool(*failed), _tool(*other)) as crib:
         assert bool(crib.alternates(failed[0], "")) is comes
 
 
 def test_what_a_tool_says_that_it_provides_is_believed():
-    with Crib.open(":memory:") as crib:
-        crib.index_tools(
-            [
-                _tool("a/seek", "Seek.", provides=("post.code",)),
-                _tool("b/zip", "Something else.", provides=("post.code", "town")),
-                _tool("b/zap", "Something else.", provides=("town",)),
-            ]
-        )
+    tools = (
+        _tool("a/seek", "Seek.", provides=("post.code",)),
+        _tool("b/zip", "Something else.", provides=("post.code", "town")),
+        _tool("b/zap", "Something else.", provides=("town",)),
+    )
+    with crib_of(*tools) as crib:
         assert ids(crib.alternates("a/seek", "the code of Lund")) == ["b/zip"]
 
 
 def test_what_gives_the_same_by_doing_something_else_is_no_alternate():
-    with Crib.open(":memory:") as crib:
-        crib.index_tools(
-            [
-                _tool("a/create_event", "Create an event.", provides=("event.id",)),
-                _tool("b/list_events", "List the events of a day.", provides=("event.id",)),
-            ]
-        )
-        assert crib.alternates("a/create_event", "a meeting with Ana at ten") == ()
+    create = _tool("a/create_event", "Create an event.", provides=("event.id",))
+    events = _tool("b/list_events", "List the events of a day.", provides=("event.id",))
+    with crib_of(create, events) as crib:
+        assert crib.alternates(create.id, "a meeting with Ana at ten") == ()
 
 
 @pytest.mark.parametrize(
@@ -281,10 +280,6 @@ def test_threads_lose_nothing():
         for number in range(first, first + 500):
             failures.report(f"d{number}", "a", "failure")
 
-    threads = [threading.Thread(target=work, args=(1_000 * n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    known = [f"d{1_000 * n + number}" for n in range(4) for number in range(500)]
-    assert all(failures.of(decision) == ("a",) for decision in known)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(0, 2_000, 500)))
+    assert all(failures.of(f"d{number}") == ("a",) for number in range(2_000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from random import Random
 
 import numpy as np
@@ -35,6 +36,7 @@ TOOLS = [
     ToolSpec(name="patients", server="c", sensitivity="pii"),
     ToolSpec(name="off", server="c", enabled=False),
 ]
+EVERYTHING = {spec.name for spec in TOOLS}
 ACTIVE = [
     ToolSpec(name="ask_user", server="z", always_active=True),
     ToolSpec(name="think", server="d", always_active=True),
@@ -50,17 +52,22 @@ def budget():
 NAMES = ("ask_user", "dear", "drop", "patients", "plain", "silent", "slow", "think")
 
 
+@contextmanager
+def crib_of(*tools, settings=MODEL_FREE):
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(*tools)
+        yield crib
+
+
 @pytest.fixture(scope="module")
 def plain():
-    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
-        crib.index_tools(TOOLS)
+    with crib_of(*TOOLS) as crib:
         yield crib
 
 
 @pytest.fixture(scope="module")
 def mixed():
-    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
-        crib.index_tools([*TOOLS, *ACTIVE])
+    with crib_of(*TOOLS, *ACTIVE) as crib:
         yield crib
 
 
@@ -86,19 +93,18 @@ def found_within(crib, settings, scope=None):
         (ToolSettings(max_latency_ms=100.0), {"slow"}),
         (ToolSettings(without_safety_tags=frozenset({"destructive"})), {"drop"}),
         (ToolSettings(servers=frozenset({"a", "b"})), {"patients", "off"}),
-        (ToolSettings(servers=frozenset()), {spec.name for spec in TOOLS}),
+        (ToolSettings(servers=frozenset()), EVERYTHING),
         (ToolSettings(max_cost=1.0, max_latency_ms=100.0), {"dear", "slow"}),
     ],
 )
 def test_limits_keep_out_what_states_more_and_nothing_that_is_silent(plain, settings, kept_out):
-    assert found_within(plain, settings) == {spec.name for spec in TOOLS} - kept_out
+    assert found_within(plain, settings) == EVERYTHING - kept_out
 
 
 def test_a_turns_ceiling_keeps_out_what_is_more_sensitive(plain):
-    everything = {spec.name for spec in TOOLS}
     for ceiling, kept_out in (("internal", {"patients"}), ("pii", set()), (None, set())):
         reach = Turn(max_sensitivity=ceiling).reach
-        assert found_within(plain, ToolSettings(), reach) == everything - kept_out
+        assert found_within(plain, ToolSettings(), reach) == EVERYTHING - kept_out
 
 
 def test_of_two_ceilings_the_lower_holds_and_the_rest_of_the_scope_stays():
@@ -166,9 +172,9 @@ def test_where_nothing_is_in_reach_a_search_can_still_be_made(plain):
 
 
 def test_what_a_chosen_tool_requires_comes_right_behind_it():
-    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
-        reading = ToolSpec(name="read", requires=("mail.id",))
-        crib.index_tools(reading, ToolSpec(name="find", provides=("mail.id",)), ToolSpec(name="x"))
+    reading = ToolSpec(name="read", requires=("mail.id",))
+    finding = ToolSpec(name="find", provides=("mail.id",))
+    with crib_of(reading, finding, ToolSpec(name="x")) as crib:
         hits, signals = ToolSelector(crib.tools.store).complete(hits_of(crib, "read", "x"), None)
     assert names_of(hits) == ["read", "find", "x"]
     assert (hits[1].score, hits[1].legs, signals) == (0.0, {"required": 1.0}, ())
@@ -176,8 +182,7 @@ def test_what_a_chosen_tool_requires_comes_right_behind_it():
 
 def test_earlier_tools_stay_in_front_though_this_turn_did_not_find_them(plain):
     selector = ToolSelector(plain.tools.store)
-    shown = ["b/slow", "a/plain"]
-    hits = selector.append_only(shown, hits_of(plain, "dear", "plain"), None)
+    hits = selector.append_only(["b/slow", "a/plain"], hits_of(plain, "dear", "plain"), None)
     assert names_of(hits) == ["slow", "plain", "dear"]
     assert [(hit.score, hit.legs) for hit in hits] == [(0.0, {"kept": 1.0}), (0.5, {}), (1.0, {})]
 
@@ -209,67 +214,51 @@ def spec(name, **fields):
     return ToolSpec(name=name, **fields)
 
 
-@pytest.fixture(scope="module")
-def crib():
-    with Crib.open(":memory:", settings=MODEL_FREE) as opened:
-        yield opened
+def needed(*tools, allowed=None, limit=10, chosen=1):
+    """What the first tools of a registry need: ids under each of them, and the signals."""
+    with crib_of(*tools) as crib:
+        found, signals = required_tools(crib.tools.store, tools[:chosen], allowed, limit)
+    return {root: [tool.id for tool in added] for root, added in found.items()}, signals
 
 
-@pytest.fixture(scope="module")
-def needed(crib):
-    """Tells what the first tools of a registry need: ids under each of them, and the signals."""
-
-    def ask(*tools, allowed=None, limit=10, chosen=1):
-        crib.index_tools(*tools, prune=True)
-        result = required_tools(crib.tools.store, tools[:chosen], allowed, limit)
-        added = {root: [tool.id for tool in found] for root, found in result[0].items()}
-        return added, result[1]
-
-    return ask
-
-
-@pytest.mark.parametrize("requirement", ["mail/find", "find", "mail.id"])
-def test_a_requirement_is_met_by_id_by_name_or_by_what_is_provided(needed, requirement):
+@pytest.mark.parametrize("name", ["mail/find", "find", "mail.id", "FIND", "fin_d", "find "])
+def test_a_requirement_is_met_by_that_very_id_name_or_what_is_provided(name):
     finding = spec("find", server="mail", provides=("mail.id",))
-    assert needed(spec("a", requires=(requirement,)), finding) == ({"a": ["mail/find"]}, ())
+    is_met = name in {"mail/find", "find", "mail.id"}
+    expected = ({"a": ["mail/find"]}, ()) if is_met else ({}, (f"requires-unmet:{name}",))
+    assert needed(spec("a", requires=(name,)), finding) == expected
 
 
-@pytest.mark.parametrize("requirement", ["FIND", "fin_d", "find "])
-def test_a_name_that_only_looks_alike_meets_nothing(needed, requirement):
-    found, signals = needed(spec("a", requires=(requirement,)), spec("find"))
-    assert (found, signals) == ({}, (f"requires-unmet:{requirement}",))
-
-
-def test_where_several_meet_it_the_same_server_goes_first_then_the_first_by_id(needed):
+def test_where_several_meet_it_the_same_server_goes_first_then_the_first_by_id():
     others = [spec("x", server=server, provides=("s",)) for server in ("c", "b", "a")]
     assert needed(spec("t", server="c", requires=("s",)), *others) == ({"c/t": ["c/x"]}, ())
     assert needed(spec("t", server="z", requires=("s",)), *others) == ({"z/t": ["a/x"]}, ())
 
 
-def test_the_tool_of_that_very_id_goes_before_all(needed):
+def test_the_tool_of_that_very_id_goes_before_all():
     own = spec("other", server="s", provides=("b/x",))
     found, _ = needed(spec("t", server="s", requires=("b/x",)), own, spec("x", server="b"))
     assert found == {"s/t": ["b/x"]}
 
 
-def test_what_was_chosen_or_is_met_by_the_tool_itself_is_not_added(needed):
+def test_what_was_chosen_or_is_met_by_the_tool_itself_is_not_added():
     first = spec("a", requires=("b", "own"), provides=("own",))
     assert needed(first, spec("b"), chosen=2) == ({}, ())
 
 
-def test_needs_are_followed_and_stand_under_the_chosen_tool_behind_them(needed):
+def test_needs_are_followed_and_stand_under_the_chosen_tool_behind_them():
     chain = [spec(f"t{n}", requires=(f"t{n + 1}",)) for n in range(4)]
     assert needed(*chain, spec("t4")) == ({"t0": ["t1", "t2", "t3", "t4"]}, ())
 
 
-def test_no_more_than_the_limit_is_added_and_that_is_said(needed):
+def test_no_more_than_the_limit_is_added_and_that_is_said():
     wide = spec("a", requires=tuple("bcd"))
     assert needed(wide, *map(spec, "bcd"), limit=2) == ({"a": ["b", "c"]}, ("requires-capped",))
     chain = [spec(f"t{n}", requires=(f"t{n + 1}",)) for n in range(4)]
     assert needed(*chain, spec("t4"), limit=2) == ({"t0": ["t1", "t2"]}, ("requires-capped",))
 
 
-def test_a_disabled_tool_and_one_out_of_reach_meet_nothing_and_say_the_same(needed):
+def test_a_disabled_tool_and_one_out_of_reach_meet_nothing_and_say_the_same():
     asking = spec("a", server="mine", requires=("s",))
     disabled = spec("b", server="mine", provides=("s",), enabled=False)
     theirs = spec("c", server="theirs", provides=("s",))
@@ -279,28 +268,23 @@ def test_a_disabled_tool_and_one_out_of_reach_meet_nothing_and_say_the_same(need
     assert needed(asking, disabled, theirs, allowed=mine) == nobody
 
 
-def test_only_the_first_unmet_requirements_are_told_and_each_once(needed):
+def test_only_the_first_unmet_requirements_are_told_and_each_once():
     names = tuple(f"n{n}" for n in range(9))
     found, signals = needed(spec("a", requires=names), spec("b", requires=names), chosen=2)
     assert found == {}
     assert signals == tuple(f"requires-unmet:n{n}" for n in range(MAX_UNMET_SIGNALS))
 
 
-def tangle():
+@pytest.fixture(scope="module")
+def tangled():
     """Thirty tools that require one another, capabilities, and things that nobody has."""
     random = Random(5)
     nouns = [*(f"t{n}" for n in range(30)), "c0", "c1", "c2", "void"]
-    return [
-        spec(f"t{n}", requires=tuple(random.sample(nouns, 2)), provides=(f"c{n % 3}",))
+    tools = [
+        ToolSpec(name=f"t{n}", requires=tuple(random.sample(nouns, 2)), provides=(f"c{n % 3}",))
         for n in range(30)
     ]
-
-
-@pytest.fixture(scope="module")
-def tangled():
-    tools = tangle()
-    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
-        crib.index_tools(tools)
+    with crib_of(*tools) as crib:
         yield crib.tools.store, tools
 
 
@@ -325,8 +309,7 @@ def test_what_a_schema_needs_takes_a_place_among_the_tools_of_a_turn():
         name="movie_credits",
         input_schema={"properties": {"person_id": {}}, "required": ["person_id"]},
     )
-    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
-        crib.index_tools([*TOOLS, needy, ToolSpec(name="search_person")])
+    with crib_of(*TOOLS, needy, ToolSpec(name="search_person")) as crib:
         selector = ToolSelector(crib.tools.store, ToolSettings(pass_through=0))
         stage = ToolStage(crib.tools.retriever, selector)
         query = stage.encode("movie credits")
@@ -345,10 +328,9 @@ VECTORS = FusionWeights(dense=1.0, lexical=0.0)
 @pytest.fixture(scope="module")
 def two_ways():
     """Finds the first three for a text, by vectors, by words, or by both interleaved."""
-    with Crib.open(":memory:", settings=MODEL_FREE.model_copy(update={"fusion": VECTORS})) as crib:
-        crib.index_tools(
-            [spec(f"t{n}", server="s", description=f"word{n} thing") for n in range(9)]
-        )
+    by_vectors = MODEL_FREE.model_copy(update={"fusion": VECTORS})
+    tools = [spec(f"t{n}", server="s", description=f"word{n} thing") for n in range(9)]
+    with crib_of(*tools, settings=by_vectors) as crib:
         selector = ToolSelector(crib.tools.store, ToolSettings(pass_through=0))
         by_words = InterleaveSettings("words", fusion=WORDS)
         index = crib.tools
@@ -378,10 +360,11 @@ def test_a_turn_gets_tools_of_both_rankings_and_the_verdict_of_the_first(two_way
 
 def test_the_draft_hangs_on_the_seed_alone(two_ways):
     find, by_words = two_ways
-    drafts = [tuple(hit.team for hit in find(by_words, seed=str(n)).tools) for n in range(12)]
-    assert drafts == [
-        tuple(hit.team for hit in find(by_words, seed=str(n)).tools) for n in range(12)
-    ]
+    drafts, again = (
+        [tuple(hit.team for hit in find(by_words, seed=str(n)).tools) for n in range(12)]
+        for _ in range(2)
+    )
+    assert drafts == again
     assert len(set(drafts)) > 1
 
 
@@ -395,8 +378,20 @@ def test_a_second_ranking_that_the_budget_has_no_room_for_is_left_out(two_ways):
     assert find(by_words, within=enough).interleaved == "words"
 
 
+def time_of_reranking(index, reranker, clock, costs, total_ms=None, interleave=None):
+    """Budget of a turn whose tools a reranker orders."""
+    retriever = HybridRetriever(
+        index.store, index.dense, LexicalEncoder(), VECTORS, reranker=reranker, clock=clock
+    )
+    selector = ToolSelector(index.store, ToolSettings(pass_through=0))
+    stage, turn = ToolStage(retriever, selector, interleave), Turn(text="a plain tool")
+    query, time = stage.encode(turn.text), Budget(Limits(), costs, clock, total_ms)
+    time.measure("tools", lambda: stage.find(turn, query, time, 3, (), reranking=True))
+    return time
+
+
 def test_what_a_reranker_takes_is_a_stage_of_its_own(plain):
-    clock, costs, index = ManualClock(), Costs(), plain.tools
+    clock, costs = ManualClock(), Costs()
 
     class Slow:
         name = "slow"
@@ -405,20 +400,8 @@ def test_what_a_reranker_takes_is_a_stage_of_its_own(plain):
             clock.now += 0.1
             return np.linspace(0.9, 0.1, len(documents), dtype=np.float32)
 
-    settings = RerankSettings(lead=2.0)
-    retriever = HybridRetriever(
-        index.store,
-        index.dense,
-        LexicalEncoder(),
-        VECTORS,
-        reranker=tool_reranker(Slow(), settings, clock),
-        clock=clock,
-    )
-    stage = ToolStage(retriever, ToolSelector(index.store, ToolSettings(pass_through=0)))
-    turn, query = Turn(text="a plain tool"), stage.encode("a plain tool")
-    time = Budget(Limits(), costs, clock)
-    time.measure("tools", lambda: stage.find(turn, query, time, 3, (), reranking=True))
-
+    reranker = tool_reranker(Slow(), RerankSettings(lead=2.0), clock)
+    time = time_of_reranking(plain.tools, reranker, clock, costs)
     assert time.took_ms["rerank"] >= 100.0
     assert costs.expected_ms("rerank") == time.took_ms["rerank"]
     assert costs.expected_ms("tools") == pytest.approx(0.0)
@@ -438,18 +421,9 @@ def test_what_a_language_model_takes_for_both_rankings_is_a_stage_of_its_own(pla
             clock.now += 0.4
             return Reranking(list(hits))
 
-    index = plain.tools
-    retriever = HybridRetriever(
-        index.store, index.dense, LexicalEncoder(), VECTORS, reranker=Slow(), clock=clock
-    )
-    selector = ToolSelector(index.store, ToolSettings(pass_through=0))
-    stage = ToolStage(retriever, selector, InterleaveSettings("words", fusion=WORDS))
-    turn, query = Turn(text="a plain tool"), stage.encode("a plain tool")
-
     def routed(total_ms=None):
-        time = Budget(Limits(), costs, clock, total_ms)
-        time.measure("tools", lambda: stage.find(turn, query, time, 3, (), reranking=True))
-        return time
+        by_words = InterleaveSettings("words", fusion=WORDS)
+        return time_of_reranking(plain.tools, Slow(), clock, costs, total_ms, by_words)
 
     assert routed().took_ms == pytest.approx({"llm": 800.0, "interleave": 0.0, "tools": 0.0})
     assert [costs.expected_ms(each) for each in ("llm", "tools")] == pytest.approx([400.0, 0.0])
