@@ -54,48 +54,37 @@ def test_everything_that_a_collection_says_has_a_vector_of_its_own():
 
 def test_a_question_is_as_near_as_the_nearest_thing_that_is_said():
     found = index_collections([GARDEN, KITCHEN], DENSE)
-    near = found.similarity(DENSE.encode_query("What is a roux?"))
+    query = DENSE.encode_query("What is a roux?")
+    near = found.similarity(query)
     assert near["kitchen"] == pytest.approx(1.0)
-    assert near["garden"] == pytest.approx(
-        max(float(v @ DENSE.encode_query("What is a roux?")) for v in found.vectors[:2])
-    )
+    assert near["garden"] == pytest.approx(max(float(v @ query) for v in found.vectors[:2]))
 
 
 def test_without_a_vector_of_the_question_nothing_is_near():
-    assert index_collections([GARDEN, KITCHEN], DENSE).similarity(None) == {
-        "garden": 0.0,
-        "kitchen": 0.0,
-    }
+    found = index_collections([GARDEN, KITCHEN], DENSE)
+    assert found.similarity(None) == {"garden": 0.0, "kitchen": 0.0}
 
 
 # -- who may ask them -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("own", "ceiling", "highest"),
+    ("scope", "ceiling", "shown"),
     [
-        (None, None, "safety_critical"),
-        ("public", None, "public"),
-        (None, "internal", "internal"),
-        ("pii", "internal", "internal"),
-        ("internal", "safety_critical", "internal"),
+        (Scope(), None, SENSITIVITIES),
+        (Scope(max_sensitivity="public"), None, SENSITIVITIES[:1]),
+        (Scope(), "internal", SENSITIVITIES[:2]),
+        (Scope(max_sensitivity="pii"), "internal", SENSITIVITIES[:2]),
+        (Scope(max_sensitivity="internal"), "safety_critical", SENSITIVITIES[:2]),
+        (Scope(collections=frozenset({"pii", "attic"})), None, ("pii",)),
+        (Scope(collections=frozenset({"pii", "public"})), "internal", ("public",)),
     ],
 )
-def test_collections_are_shown_up_to_the_lower_of_two_ceilings(own, ceiling, highest):
-    shown = index_collections(LEVELS, DENSE).within(
-        Turn(scope=Scope(max_sensitivity=own), max_sensitivity=ceiling).reach
-    )
-    assert names(shown) == list(SENSITIVITIES[: SENSITIVITIES.index(highest) + 1])
-
-
-def test_a_scope_shows_the_collections_that_it_names_and_that_are_there():
-    scope = Scope(collections=frozenset({"kitchen", "attic"}))
-    assert names(index_collections([GARDEN, KITCHEN], DENSE).within(scope)) == ["kitchen"]
-
-
-def test_a_ceiling_holds_for_collections_that_a_scope_names():
-    scope = Scope(collections=frozenset({"pii", "public"}), max_sensitivity="internal")
-    assert names(index_collections(LEVELS, DENSE).within(scope)) == ["public"]
+def test_collections_are_shown_that_a_scope_names_up_to_the_lower_of_two_ceilings(
+    scope, ceiling, shown
+):
+    reach = Turn(scope=scope, max_sensitivity=ceiling).reach
+    assert names(index_collections(LEVELS, DENSE).within(reach)) == [*shown]
 
 
 # -- how they are kept ----------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
+from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -300,8 +302,6 @@ def test_processes_rotate_together_and_lose_nothing(path):
 
 
 def test_while_another_process_rotates_a_record_goes_where_it_can(path, monkeypatch):
-    from filelock import FileLock
-
     monkeypatch.setattr("toolcrib.router.decision_log.ROTATION_TIMEOUT_S", 0)
     log = written(path, 3, max_bytes=3 * LENGTH)
     with FileLock(f"{path}.lock"):
@@ -332,8 +332,6 @@ def test_lines_that_are_no_record_are_counted_in_a_warning(path, caplog):
 
 
 def test_a_disk_that_takes_a_part_is_an_error_and_the_next_record_is_whole(path, monkeypatch):
-    import os
-
     write = os.write
     log = written(path, 1)
     with monkeypatch.context() as patch:

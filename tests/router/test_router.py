@@ -180,22 +180,12 @@ def test_a_turn_without_words_gets_a_decision_that_says_so(crib, text):
     assert ids(decision) == ["agent/think"]
 
 
-@pytest.mark.parametrize("text", ["", MAIL])
-def test_tools_of_earlier_turns_stay_without_words_and_without_time(shelves, text):
-    crib = shelves.crib(tools={"append_only": True})
-    shown = ("post/track_parcel", "agent/think")
-    assert ids(crib.route(text, budget_ms=0, shown=shown)) == [*shown]
-
-
 def test_without_collections_nobody_says_that_they_do_not_fit(shelves):
     crib = shelves.crib(gate={"threshold": 0.9}, knowledge={"enabled": False})
     crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.05))
     decision = crib.route(MAIL)
     assert decision.route.kind == "general"
-    assert decision.route.reason.startswith(
-        "no tool fits, and no collection is in the caller's scope: "
-        "confidence 0.05 is below the threshold 0.90 (as set)"
-    )
+    assert "no collection is in the caller's scope: confidence 0.05" in decision.route.reason
     assert decision.route.confidence < 1
 
 
@@ -250,10 +240,9 @@ def subjects():
         yield crib
 
 
-def first_after(crib, before, now):
-    history = Message(content=before), Message(role="assistant", content="Done.")
-    decision = crib.route(Turn(text=now, history=history))
-    return decision.tools.tools[0].name, decision
+def after(crib, before, now, answer="Done."):
+    history = Message(content=before), Message(role="assistant", content=answer)
+    return crib.route(Turn(text=now, history=history))
 
 
 @pytest.mark.parametrize(
@@ -274,7 +263,7 @@ def first_after(crib, before, now):
 def test_a_change_of_subject_wins_by_its_own_words_whatever_opens_it(
     subjects, opener, before, now, first
 ):
-    assert first_after(subjects, before, f"{opener} {now}")[0] == first
+    assert after(subjects, before, f"{opener} {now}").tools.tools[0].name == first
 
 
 @pytest.mark.parametrize(
@@ -290,13 +279,14 @@ def test_a_change_of_subject_wins_by_its_own_words_whatever_opens_it(
     ],
 )
 def test_what_leans_on_the_message_before_keeps_its_tool(subjects, before, now, first):
-    name, decision = first_after(subjects, before, now)
-    assert name == first
+    decision = after(subjects, before, now)
+    assert decision.tools.tools[0].name == first
     assert decision.search_text == f"{before}\n{now}"
 
 
 def test_a_verb_of_its_own_asks_for_another_tool_of_what_it_leans_on(subjects):
-    assert first_after(subjects, "list the branches of web", "then delete it")[0] == "delete_branch"
+    decision = after(subjects, "list the branches of web", "then delete it")
+    assert decision.tools.tools[0].name == "delete_branch"
 
 
 @pytest.mark.parametrize("opener", ["", "great! ", "ok ", "hello, "])
@@ -307,9 +297,7 @@ def test_a_question_of_fillers_behind_small_talk_is_a_request(subjects, opener):
 
 
 def after_question(crib, question, now):
-    asked = "list the invoices of March"
-    history = Message(content=asked), Message(role="assistant", content=question)
-    return crib.route(Turn(text=now, history=history))
+    return after(crib, "list the invoices of March", now, question)
 
 
 OFFER = "I can help with that. Shall I do it?"
@@ -397,8 +385,7 @@ def test_a_sign_without_a_question_holds_no_words(subjects):
 
 @pytest.mark.parametrize("now", ["👍", "no"])
 def test_a_reply_without_an_encoder_is_told_by_cues(shelves, now):
-    history = Message(content=MAIL), Message(role="assistant", content="Shall I?")
-    decision = shelves.crib().route(Turn(text=now, history=history))
+    decision = after(shelves.crib(), MAIL, now, "Shall I?")
     assert (decision.route.kind == "none") == (now == "no")
 
 
@@ -436,20 +423,24 @@ def test_tools_of_earlier_turns_stay_in_front_where_that_is_set(shelves):
     assert ids(shelves.crib().route(MAIL, k=1, shown=shown)) == ["agent/think", "mail/send_mail"]
 
 
-@pytest.mark.parametrize("text", [GLASS, "thank you so much!"])
-def test_tools_of_earlier_turns_stay_where_this_turn_needs_none_too(shelves, text):
+@pytest.mark.parametrize(
+    ("text", "budget_ms"), [(GLASS, None), ("thank you so much!", None), ("", 0), (MAIL, 0)]
+)
+def test_tools_of_earlier_turns_stay_where_a_turn_needs_none_or_has_no_time(
+    shelves, text, budget_ms
+):
     crib = shelves.crib(tools={"append_only": True})
     shown = ("post/track_parcel", "agent/think")
-    assert ids(crib.route(text, shown=shown)) == [*shown]
+    assert ids(crib.route(text, budget_ms=budget_ms, shown=shown)) == [*shown]
 
 
-CEILINGS = [
-    (Turn(text="x", max_sensitivity="internal"), "ceiling:destination:internal"),
-    (Turn(text="x", scope=Scope(max_sensitivity="internal")), "ceiling:caller:internal"),
-]
-
-
-@pytest.mark.parametrize(("turn", "signal"), CEILINGS)
+@pytest.mark.parametrize(
+    ("turn", "signal"),
+    [
+        (Turn(text="x", max_sensitivity="internal"), "ceiling:destination:internal"),
+        (Turn(text="x", scope=Scope(max_sensitivity="internal")), "ceiling:caller:internal"),
+    ],
+)
 def test_ceilings_keep_tools_and_collections_out_and_the_decision_says_that_they_held(
     shelves, turn, signal
 ):
@@ -458,7 +449,7 @@ def test_ceilings_keep_tools_and_collections_out_and_the_decision_says_that_they
         free = crib.route(text)
         held = crib.route(turn.model_copy(update={"text": text}))
         assert "clinic/patient_file" not in ids(held)
-        assert not {"wards"} & {hit.id for hit in held.knowledge.collections}
+        assert "wards" not in {hit.id for hit in held.knowledge.collections}
         assert not [passage for passage in passages(held) if passage.startswith("wards/")]
         assert signal in held.signals
         assert not [one for one in free.signals if one.startswith("ceiling:")]
@@ -503,14 +494,11 @@ def test_where_nothing_fits_the_general_tool_comes_behind_the_others(shelves, wi
 
 def test_tools_that_the_gate_doubts_come_with_its_verdict_where_the_route_asks_for_tools(shelves):
     crib = shelves.crib(gate={"fallback": "web/search"}, tools={"k": 1})
-    judge = flat(crib.tools.calibration_fingerprint(), 0.45)
-    crib.tools.use_calibration(judge)
+    crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.45))
     decision = crib.route(Turn(text=MAIL, scope=Scope(collections=frozenset())))
     doubt = "confidence 0.45 is below the threshold 0.50 (as calibrated)"
     assert decision.route.kind == "tools"
-    assert decision.route.reason.startswith(
-        f"a tool must do this, but perhaps no tool fits: {doubt}"
-    )
+    assert f"but perhaps no tool fits: {doubt}" in decision.route.reason
     assert ids(decision) == ["agent/think", "mail/send_mail", "web/search"]
     assert (decision.tools.verdict, decision.tools.reason) == ("fallback", doubt)
 
@@ -562,13 +550,11 @@ def test_detecting_gives_the_context_of_the_decision(crib):
         assert crib.detect(text) == crib.route(text).context
 
 
-def test_a_turn_that_is_more_sensitive_than_its_destination_is_warned_of(shelves):
+def test_a_turn_that_is_more_sensitive_than_its_destination_is_warned_of(crib):
     said = "send this to ann@example.com, card 4111 1111 1111 1111"
-    crib = shelves.crib()
-    told = crib.route(Turn(text=said, max_sensitivity="internal")).signals
-    assert "turn-above-ceiling:pii" in told
-    assert not any("above" in s for s in crib.route(Turn(text=said, max_sensitivity="pii")).signals)
-    assert not any("above" in s for s in crib.route(Turn(text=said)).signals)
+    for ceiling, warned in (("internal", True), ("pii", False), (None, False)):
+        signals = crib.route(Turn(text=said, max_sensitivity=ceiling)).signals
+        assert ("turn-above-ceiling:pii" in signals) is warned
 
 
 DETECTOR = HeuristicDetector()
@@ -598,27 +584,23 @@ def never(_texts):
     raise AssertionError("nothing has to be encoded for this")
 
 
-def test_without_history_it_is_the_text_alone():
-    found = searched(Turn(text="and for staging?"), DETECTOR, never)
-    assert (found.text, found.follow_up, found.signals) == ("and for staging?", "first", ())
+TRAINS = "trains from Graz to Vienna"
 
 
-def test_only_what_the_user_said_is_leant_on():
-    turn = said("I found three trains", now="and on Monday?", role="assistant")
-    assert searched(turn, DETECTOR, never).follow_up == "first"
-
-
-def test_what_says_nothing_alone_is_joined_with_what_was_said_before():
-    found = searched(said("trains from Graz to Vienna", now="and on Monday?"), DETECTOR, never)
-    assert found.text == "trains from Graz to Vienna\nand on Monday?"
-    assert (found.follow_up, found.signals) == ("joined", ("follow-up:1",))
-
-
-def test_a_whole_request_stands_alone_and_says_that_the_topic_shifted():
-    turn = said("trains from Graz to Vienna", now="translate the contract into French please")
+@pytest.mark.parametrize(
+    ("turn", "follow_up", "signals"),
+    [
+        (Turn(text="and for staging?"), "first", ()),
+        (said(TRAINS, now="and on Monday?", role="assistant"), "first", ()),
+        (said(TRAINS, now="and on Monday?"), "joined", ("follow-up:1",)),
+        (said(TRAINS, now="translate the contract into French"), "shifted", ("topic-shift",)),
+    ],
+    ids=["no-history", "no-user-before", "follow-up", "new-topic"],
+)
+def test_a_turn_that_says_nothing_alone_is_joined_with_what_the_user_said(turn, follow_up, signals):
     found = searched(turn, DETECTOR, never)
-    assert found.text == turn.text
-    assert (found.follow_up, found.signals) == ("shifted", ("topic-shift",))
+    assert (found.follow_up, found.signals) == (follow_up, signals)
+    assert found.text == (f"{TRAINS}\n{turn.text}" if follow_up == "joined" else turn.text)
 
 
 def test_an_older_message_that_is_clearly_nearer_is_leant_on():
