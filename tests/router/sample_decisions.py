@@ -82,22 +82,21 @@ def believable(count=600, days=9):
         first = wanted if right else rng.choice([tool for tool in TOOLS if tool != wanted])
         verdict = "accept" if sure > 0.5 else "abstain"
         first_of = asked if rng.random() < 0.4 + 0.5 * sure else "contracts"
-        general = {"tools": found("web/search", sure=sure, verdict="fallback", fallback=True)}
         returned = found(first, *rng.sample(TOOLS[:3], 2), sure=sure, verdict=verdict)
+        fields: dict[str, object] = {}
+        if kind == "general":
+            fields["tools"] = found("web/search", sure=sure, verdict="fallback", fallback=True)
+        elif kind in {"tools", "both"}:
+            fields["tools"] = returned
+        if kind in {"knowledge", "both"}:
+            fields["knowledge"] = known(first_of, sure=0.55 + 0.4 * sure)
         made = decision(
             id,
             kind,
             sure=rng.betavariate(8, 1),
-            **general
-            if kind == "general"
-            else {"tools": returned}
-            if kind in {"tools", "both"}
-            else {},
-            **{"knowledge": known(first_of, sure=0.55 + 0.4 * sure)}
-            if kind in {"knowledge", "both"}
-            else {},
             took_ms={"total": base * rng.lognormvariate(0, 0.5)},
             degraded=("rerank",) if rng.random() < 0.04 else (),
+            **fields,
         )
         records.append(record(made, at=at, text=True))
         if number % 3 == 0:

@@ -102,10 +102,14 @@ def test_fewer_prompts_than_targets_begin_with_a_neutral_one():
     assert "or another, look twice" not in asked.messages[0].content
 
 
-@pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"confidence": 0.9}])
-def test_an_answer_without_a_target_is_none(reply):
+@pytest.mark.parametrize(
+    ("reply", "is_unknown"),
+    [({}, False), ({"error": "busy"}, False), ({"confidence": 0.9}, False), (answer("x"), True)],
+)
+def test_an_answer_without_a_target_or_with_one_that_there_is_not_is_none(reply, is_unknown):
     made, failed, _ = routed(reply)
     assert "heuristic" in made.signals
+    assert ("unknown_target" in made.signals) is is_unknown
     assert failed == ("agents",)
 
 
@@ -237,12 +241,6 @@ def test_the_cache_forgets_what_is_old_and_what_is_too_much():
     assert [cache.get(name, unit(1, 0)) is not None for name in "abc"] == [False, True, True]
     now = 11.0
     assert cache.get("c", unit(1, 0)) is None
-
-
-def test_a_target_that_there_is_not_is_told_of():
-    made, failed, _ = routed(answer("finance"))
-    assert {"heuristic", "unknown_target"} <= set(made.signals)
-    assert "agents" in failed
 
 
 def test_commerce_without_any_evidence_of_a_document_falls():
