@@ -14,12 +14,25 @@ from toolcrib.records import Entity
 from toolcrib.text import split_words
 
 
-def found(text, region=None):
-    return {(entity.type, entity.text) for entity in personal_entities(text, region)}
-
-
 def of_type(kind, text, region=None):
-    return [entity for type_, entity in sorted(found(text, region)) if type_ == kind]
+    entities = {*personal_entities(text, region), *secrets(text)}
+    return sorted(entity.text for entity in entities if entity.type == kind)
+
+
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlLW9mLW5vdGhpbmc"  # {"alg":"HS256"}
+KEYS = (
+    *("AKIA" + "Z" * 16, "ghp_" + "a1" * 18, "github_pat_" + "a1" * 12, "glpat-" + "a1" * 10),
+    *("sk-" + "proj-a1" * 4, "AIza" + "a1" * 17 + "b", "npm_" + "a1" * 18, "hf_" + "abcde" * 6),
+    *("xoxb-" + "12345-67890-abcdef", TOKEN),
+)
+NO_SECRETS = (
+    *("the password is required", "reset the password: how do I do that", "token: expired"),
+    *("password = ${DB_PASSWORD}", "password: <your password>", "password=aaaaaaaa1"),
+    *("api_key = os.environ['KEY_1']", "secret: ********", "password=xxxxxxxx1"),
+    *("token: string", "client_secret = get_secret(42)", "password: a1"),
+    *("password: 'must be at least 8 characters'", "pass 1234567 to the function"),
+    *("compass: north-by-northwest2", "Unexpected token: StartArray."),
+)
 
 
 FOUND = {
@@ -78,6 +91,20 @@ FOUND = {
         "order 44051401359, part 111222333": [],
         "a souvenir 2 95 10 99 126 111 93": [],
     },
+    "secret": {  # has the format of a key, or stands behind a word for secrets
+        **{f"this one, {key} , leaked": [key] for key in KEYS},
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIB": ["-----BEGIN RSA PRIVATE KEY-----"],
+        "my password is Sommer2024!": ["Sommer2024!"],
+        "password for the vpn is 'fake99pass'": ["fake99pass"],
+        "API_KEY=9f8e7d6c5b4a": ["9f8e7d6c5b4a"],
+        'api-key: "9f8e7d6c5b4a"': ["9f8e7d6c5b4a"],
+        "{'client_secret': 'q8!x-42ab'}": ["q8!x-42ab"],
+        "token := tk42-zx81-qq": ["tk42-zx81-qq"],
+        "the token is tk42zx81qq.": ["tk42zx81qq"],
+        'db_password => "p4ssw0rd-x"': ["p4ssw0rd-x"],
+        'password "q8x-42ab"': ["q8x-42ab"],
+        **{text: [] for text in NO_SECRETS},
+    },
 }
 
 
@@ -85,7 +112,7 @@ FOUND = {
     ("kind", "text", "expected"),
     [(kind, *case) for kind, cases in FOUND.items() for case in cases.items()],
 )
-def test_personal_data_are_known_by_their_shape(kind, text, expected):
+def test_personal_data_and_secrets_are_known_by_their_shape(kind, text, expected):
     assert of_type(kind, text) == expected
 
 
@@ -162,70 +189,6 @@ def test_a_national_number_has_its_check_digit(text, number, monkeypatch):
 
 def test_what_leads_to_a_person_is_personal_and_a_machine_is_not():
     assert {"email", "phone", "card", "iban", "ssn", "national_id", "address"} == PERSONAL
-
-
-TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlLW9mLW5vdGhpbmc"  # {"alg":"HS256"}
-
-
-def secrets_found(text):
-    return [entity.text for entity in secrets(text)]
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "AKIA" + "Z" * 16,
-        "ghp_" + "a1" * 18,
-        "github_pat_" + "a1" * 12,
-        "glpat-" + "a1" * 10,
-        "sk-" + "proj-a1" * 4,
-        "AIza" + "a1" * 17 + "b",
-        "npm_" + "a1" * 18,
-        "xoxb-" + "12345-67890-abcdef",
-        "hf_" + "abcde" * 6,
-        TOKEN,
-    ],
-)
-def test_a_key_is_known_by_its_format_wherever_it_stands(key):
-    assert secrets_found(f"this one, {key} , leaked") == [key]
-
-
-def test_a_private_key_is_known_by_its_head():
-    text = "-----BEGIN RSA PRIVATE KEY-----\nMIIB"
-    assert secrets_found(text) == ["-----BEGIN RSA PRIVATE KEY-----"]
-
-
-@pytest.mark.parametrize(
-    ("text", "secret"),
-    [
-        ("my password is Sommer2024!", "Sommer2024!"),
-        ("password for the vpn is 'fake99pass'", "fake99pass"),
-        ("API_KEY=9f8e7d6c5b4a", "9f8e7d6c5b4a"),
-        ('api-key: "9f8e7d6c5b4a"', "9f8e7d6c5b4a"),
-        ("{'client_secret': 'q8!x-42ab'}", "q8!x-42ab"),
-        ("token := tk42-zx81-qq", "tk42-zx81-qq"),
-        ("the token is tk42zx81qq.", "tk42zx81qq"),
-        ('db_password => "p4ssw0rd-x"', "p4ssw0rd-x"),
-        ('password "q8x-42ab"', "q8x-42ab"),
-    ],
-)
-def test_a_value_behind_a_word_for_secrets_is_one(text, secret):
-    assert secrets_found(text) == [secret]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("the password is required", "reset the password: how do I do that", "token: expired"),
-        *("password = ${DB_PASSWORD}", "password: <your password>"),
-        *("api_key = os.environ['KEY_1']", "secret: ********", "password=xxxxxxxx1"),
-        *("token: string", "client_secret = get_secret(42)", "password: a1"),
-        *("password: 'must be at least 8 characters'", "pass 1234567 to the function"),
-        *("compass: north-by-northwest2", "Unexpected token: StartArray.", "password=aaaaaaaa1"),
-    ],
-)
-def test_words_placeholders_and_code_are_none(text):
-    assert secrets_found(text) == []
 
 
 CUES = load_cues()

@@ -42,6 +42,7 @@ FAXES = [
     for text in ("send a fax", "fax sender", "fax machine")
 ]
 FILES = [{"name": "find_file", "parameters": {"pattern": n}, "result": "[]"} for n in "abc"]
+ALTERNATES = AlternateToolProvider(lambda tool, _goal: [tool, "post_letter"])
 LOOKS = [{"name": "grep", "result": f"line {n}"} for n in range(3)]
 
 
@@ -95,20 +96,10 @@ def hint(key, priority=100):
         ),
         (ConsultationProvider(), SEEN, "stall", "6 calls in a row failed, or returned nothing new"),
         (SearchLoopProvider(), FAXES, "search-loop", "The nearest is mail/fax, send."),
-        (
-            SearchLoopProvider(),
-            FILES,
-            "search-loop",
-            "3 of the last 3 calls searched with find_file and found",
-        ),
+        (SearchLoopProvider(), FILES, "search-loop", "3 calls searched with find_file and found"),
         (SearchLoopProvider(), [*LOOP, *FAXES], "search-loop", "The nearest is mail/fax."),
         (ParallelToolReminder(), LOOKS, "parallel", "3 independent tools called sequentially"),
-        (
-            AlternateToolProvider(lambda tool, _goal: [tool, "post_letter"]),
-            LOOP,
-            "alternate-tool",
-            "Other tools that may do the same: post_letter.",
-        ),
+        (ALTERNATES, LOOP, "alternate-tool", "Other tools that may do the same: post_letter."),
     ],
 )
 def test_each_speaks_of_its_own_trouble_and_is_silent_without(provider, events, key, says):

@@ -79,34 +79,33 @@ def test_a_pasted_log_is_decided_by_what_is_asked_around_it(crib):
     assert len(decision.search_text) < 2_000
 
 
-@pytest.mark.parametrize(
-    "text", ["x" * 200_000, "parcel " * 50_000, "\n" * 100_000 + "hi", "(" * 9999]
+LONG = ("x" * 200_000, "parcel " * 50_000, "\n" * 100_000 + "hi", "(" * 9999)
+ODD = (
+    *("Отправь письмо Анне и send a parcel to 北京 bitte", "给安娜发一封邮件 please"),
+    *("أرسل بريدًا إلى آنا", "שלח מייל to somebody", "ส่งจดหมายถึงแอนนา"),
+    *("s\u200be\u200bn\u200bd a m\u0430il", "se\u0301nd a mail\u202e reversed"),
+    *("𝓼𝓮𝓷𝓭 a 𝗺𝗮𝗶𝗹", "send\x00 a \x1b[31mmail\x7f", "\ufeffsend a mail\ud800"),
+    "👩‍👩‍👧‍👦 send 📧",
 )
-def test_a_text_without_end_is_decided(crib, text):
-    check(crib.route(text))
-    crib.detect(text)
-
-
-@pytest.mark.parametrize("content", ["and a parcel?", "x" * 5_000])
-def test_a_history_of_ten_thousand_messages_is_decided(crib, content):
-    history = tuple(Message(role=role, content=content) for role in ("user", "assistant") * 5_000)
-    check(crib.route(Turn(text="and that one?", history=history)))
+LONG_TALKS = (
+    [Message(role=role, content=content) for role in ("user", "assistant") * 5_000]
+    for content in ("and a parcel?", "x" * 5_000)
+)
 
 
 @pytest.mark.parametrize(
-    "text",
+    "turn",
     [
-        *("Отправь письмо Анне и send a parcel to 北京 bitte", "给安娜发一封邮件 please"),
-        *("أرسل بريدًا إلى آنا", "שלח מייל to somebody", "ส่งจดหมายถึงแอนนา"),
-        *("s\u200be\u200bn\u200bd a m\u0430il", "se\u0301nd a mail\u202e reversed"),
-        *("𝓼𝓮𝓷𝓭 a 𝗺𝗮𝗶𝗹", "send\x00 a \x1b[31mmail\x7f", "\ufeffsend a mail\ud800"),
-        "👩‍👩‍👧‍👦 send 📧",
+        *(Turn(text=text) for text in (*LONG, *ODD)),
+        *(Turn(text="and that one?", history=history) for history in LONG_TALKS),
     ],
+    ids=lambda turn: ascii(turn.text[:20]),
 )
-def test_mixed_scripts_and_odd_characters_are_decided(crib, text):
-    decision = check(crib.route(text))
-    assert decision.context.text == text
-    assert all(text[e.start : e.end] == e.text for e in decision.context.entities)
+def test_a_turn_without_end_or_of_odd_characters_is_decided(crib, turn):
+    context = check(crib.route(turn)).context
+    crib.detect(turn)
+    assert context.text == turn.text
+    assert all(turn.text[e.start : e.end] == e.text for e in context.entities)
 
 
 def test_what_is_said_to_the_router_is_only_text(crib):
