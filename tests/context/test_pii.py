@@ -219,13 +219,11 @@ def test_the_highest_level_counts(text, level):
     assert level_of(text) == level
 
 
-def test_names_of_tools_are_the_companys_own():
-    entity = Entity("tool", "send_mail", 0, 9)
-    assert sensitivity_of("send_mail", (entity,)) == ("internal", ("holds tool",))
-
-
-def test_a_tool_whose_name_is_a_plain_word_says_nothing():
-    assert sensitivity_of("find it", (Entity("tool", "find", 0, 4),)) == ("public", ())
+@pytest.mark.parametrize(
+    ("name", "read"), [("send_mail", ("internal", ("holds tool",))), ("find", ("public", ()))]
+)
+def test_a_tools_name_is_the_companys_own_unless_it_is_a_plain_word(name, read):
+    assert sensitivity_of(f"{name} it", (Entity("tool", name, 0, len(name)),)) == read
 
 
 def test_a_signal_names_the_type_and_the_phrase_and_no_personal_data():

@@ -28,6 +28,7 @@ class Turn:
 
     def __init__(self, total_ms=None, stage_ms=None, costs=COSTS):
         self.clock = ManualClock()
+        self.takes_ms = costs
         self.costs = Costs()
         for stage, ms in costs.items():
             self.costs.add_run(stage, ms)
@@ -36,7 +37,7 @@ class Turn:
 
     def run(self, stage, takes_ms=None):
         def work():
-            self.pass_by(COSTS[stage] if takes_ms is None else takes_ms)
+            self.pass_by(self.takes_ms[stage] if takes_ms is None else takes_ms)
             return "done"
 
         return self.budget.run(stage, work, "left out")
@@ -149,8 +150,7 @@ some_costs = st.fixed_dictionaries({stage: st.floats(0.1, 100) for stage in STAG
 @given(costs=some_costs, total_ms=st.floats(1, 700))
 def test_what_costs_what_is_expected_never_takes_longer_than_allowed(costs, total_ms):
     turn = Turn(total_ms, costs=costs)
-    for stage in STAGES:
-        turn.run(stage, takes_ms=costs[stage])
+    turn.run_all()
     assert turn.budget.spent_ms <= total_ms + 1e-6
     assert set(turn.budget.degraded) | turn.budget.took_ms.keys() == set(STAGES)
 
@@ -158,8 +158,7 @@ def test_what_costs_what_is_expected_never_takes_longer_than_allowed(costs, tota
 @given(costs=some_costs, total_ms=st.floats(1, 700))
 def test_nothing_is_left_out_for_the_sake_of_what_is_a_cheaper_loss(costs, total_ms):
     turn = Turn(total_ms, costs=costs)
-    for stage in STAGES:
-        turn.run(stage, takes_ms=costs[stage])
+    turn.run_all()
     for stage in turn.budget.degraded:
         dearer = STAGES[STAGES.index(stage) + 1 :]
         spent_on_cheaper = sum(ms for each, ms in turn.budget.took_ms.items() if each not in dearer)

@@ -47,19 +47,14 @@ def test_statements_are_found_with_and_without_a_parser(text, told):
         "select a restaurant from the list",
         "please delete from the list whatever is old",
         "update the docs set",
-        "please update the users about the delay",
-        "select a gift from",
         "pick and select colleagues from sales",
         "insert into the box",
-        "please select one item from the list",
-        "delete from my calendar the dentist",
         "select the best photo from Rome and send it",
         "Select photos from Rome; send them to Ana",
         "select two cities from Italy (big ones) and compare them",
         "please select 3 images from Drive > Holidays",
         "select name from contacts and call him",
         "Select songs from Radiohead",
-        "I want to select photos from holidays",
         "attach some files: take logs, select lines from server.log",
         "delete from archive everything before May",
         "DELETE from basket all spam!",
@@ -125,27 +120,24 @@ Traceback (most recent call last):
 ZeroDivisionError: division by zero"""
 
 
-def attached(*attachments):
-    return text_signals(Turn(text="look at this", attachments=attachments))
-
-
 @pytest.mark.parametrize(
-    ("attachment", "signal"),
+    ("attachment", "kind"),
     [
-        ({"name": "figures.csv"}, "attachment:csv"),
-        ({"name": "FIGURES.CSV", "mime": "application/pdf"}, "attachment:csv"),
-        ({"name": r"C:\reports\q3.xlsx"}, "attachment:xlsx"),
-        ({"name": "/tmp/archive.tar.gz"}, "attachment:gz"),
-        ({"name": "README", "mime": "text/Markdown"}, "attachment:markdown"),
-        ({"mime": "image/png"}, "attachment:png"),
-        ({"mime": "image"}, "attachment:image"),
-        ({"name": "Makefile"}, "attachment:unknown"),
-        ({"name": "notes." + "x" * 300}, "attachment:" + "x" * 20),
-        ("plain-name.pdf", "attachment:pdf"),
+        ({"name": "figures.csv"}, "csv"),
+        ({"name": "FIGURES.CSV", "mime": "application/pdf"}, "csv"),
+        ({"name": r"C:\reports\q3.xlsx"}, "xlsx"),
+        ({"name": "/tmp/archive.tar.gz"}, "gz"),
+        ({"name": "README", "mime": "text/Markdown"}, "markdown"),
+        ({"mime": "image/png"}, "png"),
+        ({"mime": "image"}, "image"),
+        ({"name": "Makefile"}, "unknown"),
+        ({"name": "notes." + "x" * 300}, "x" * 20),
+        ("plain-name.pdf", "pdf"),
     ],
 )
-def test_what_came_with_a_turn_is_told_by_name_or_else_by_type(attachment, signal):
-    assert attached(attachment) == (signal,)
+def test_what_came_with_a_turn_is_told_by_name_or_else_by_type(attachment, kind):
+    turn = Turn(text="look at this", attachments=[attachment])
+    assert text_signals(turn) == (f"attachment:{kind}",)
 
 
 @pytest.mark.parametrize(

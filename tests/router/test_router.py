@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -258,6 +256,7 @@ def after(crib, before, now, answer="Done."):
         ("remove invoice 7", "list branches", "list_branches"),
         ("remove invoice 7", "play jazz", "play_music"),
         ("list the invoices of May", "close ticket 12", "close_ticket"),
+        ("list the branches of web", "delete it", "delete_branch"),
     ],
 )
 def test_a_change_of_subject_wins_by_its_own_words_whatever_opens_it(
@@ -282,11 +281,6 @@ def test_what_leans_on_the_message_before_keeps_its_tool(subjects, before, now, 
     decision = after(subjects, before, now)
     assert decision.tools.tools[0].name == first
     assert decision.search_text == f"{before}\n{now}"
-
-
-def test_a_verb_of_its_own_asks_for_another_tool_of_what_it_leans_on(subjects):
-    decision = after(subjects, "list the branches of web", "then delete it")
-    assert decision.tools.tools[0].name == "delete_branch"
 
 
 @pytest.mark.parametrize("opener", ["", "great! ", "ok ", "hello, "])
@@ -454,13 +448,6 @@ def test_ceilings_keep_tools_and_collections_out_and_the_decision_says_that_they
         assert signal in held.signals
         assert not [one for one in free.signals if one.startswith("ceiling:")]
     assert "wards" in {hit.id for hit in free.knowledge.collections}
-
-
-def test_a_decision_never_says_what_a_ceiling_kept_out(crib):
-    turn = Turn(text="read the patient_file in the wards", max_sensitivity="public")
-    told = str(as_json(replace(crib.route(turn), context=crib.detect("x"), search_text="")))
-    assert "clinic" not in told
-    assert "wards" not in told
 
 
 def test_a_callers_scope_holds_for_tools_and_collections(crib):

@@ -47,19 +47,11 @@ def test_labelled_turns_go_where_they_should(router, split):
     [
         (Turn(text="thanks, now show me the orders of May"), "analytics", {"allowlist:orders"}),
         (Turn(text="SELECT 1 FROM orders"), "analytics", {"sql_probe_true"}),
-        (
-            Turn(text="book this", attachments=[INVOICE]),
-            "commerce",
-            {"attachment_present", "attachment_mime:application/pdf"},
-        ),
+        (Turn(text="book this", attachments=[INVOICE]), "commerce", {"attachment_present"}),
         (Turn(text="obrigado, até amanhã!"), "triage", set()),
-        (
-            Turn(text="o que você sabe fazer?"),
-            "triage",
-            {"meta_question", "meta_question_capabilities"},
-        ),
+        (Turn(text="o que você sabe fazer?"), "triage", {"meta_question_capabilities"}),
         (Turn(text="how do I use you?"), "triage", {"meta_question", "meta_question_usage"}),
-        (Turn(text="", attachments=[INVOICE]), "commerce", {"attachment_present"}),
+        (Turn(text="", attachments=[INVOICE]), "commerce", {"attachment_mime:application/pdf"}),
         (Turn(text="?!"), "triage", set()),
     ],
     ids=lambda value: getattr(value, "text", None),
