@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from toolcrib import Context, Entity, Settings, Turn, build
+from toolcrib import Context, Entity, Message, Settings, Turn, build
 from toolcrib.context.by_model import MODEL_READ_SIGNAL
 from toolcrib.language_models.testing import ChatServer
 
@@ -27,13 +27,11 @@ KNOWN = Context(
     confidence=0.3,
     signals=("out-of-scope:intent", "holds email"),
 )
-TURN = Turn.model_validate(
-    {
-        "text": "restart it",
-        "history": [{"content": "the checkout pods hang"}],
-        "attachments": [{"name": "pods.log", "mime": "text/plain"}],
-        "metadata": {"channel": "incident-7"},
-    }
+TURN = Turn(
+    text="restart it",
+    history=(Message(content="the checkout pods hang"),),
+    attachments=[{"name": "pods.log", "mime": "text/plain"}],
+    metadata={"channel": "incident-7"},
 )
 
 

@@ -87,11 +87,8 @@ def test_a_loop_tells_its_cycle_its_number_and_how_much_of_the_answer_came():
 ERRORS = {
     "in a row": [call(name, f"Error: {name}") for name in ("here", "there", "nowhere")],
     "in a row, with thoughts and searches between": [
-        call("a", "Error: one"),
-        THINK,
-        call("b", "Error: two"),
-        {"type": "search", "text": "a map"},
-        call("c", "Error: three"),
+        *(call("a", "Error: one"), THINK, call("b", "Error: two")),
+        *({"type": "search", "text": "a map"}, call("c", "Error: three")),
     ],
     "of one tool": [
         *[each for n in "abc" for each in (call("save", f"Error: {n}"), call("read", n))],

@@ -70,11 +70,9 @@ def test_fields_and_defaults_are_those_of_the_specification():
     assert (DoomLoopClassifier().min_repetitions, DoomLoopClassifier().min_cycle_length) == (3, 2)
     assert ErrorStreakClassifier().threshold == 3
     assert ProgressStallClassifier().stall_threshold == 5
-    assert (HighToolCountClassifier().threshold, HighToolCountClassifier().warning_ratio) == (
-        50,
-        0.8,
-    )
-    repeated, parallel = SingleToolRepeatedClassifier(), SequentialWhenParallelClassifier()
+    many, repeated = HighToolCountClassifier(), SingleToolRepeatedClassifier()
+    parallel = SequentialWhenParallelClassifier()
+    assert (many.threshold, many.warning_ratio) == (50, 0.8)
     assert (repeated.window, repeated.threshold) == (5, 4)
     assert (parallel.independent_tools, parallel.threshold) == ({"read_file", "search", "grep"}, 3)
     assert LargeOutputClassifier().size_threshold == 10_000

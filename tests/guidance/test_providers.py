@@ -61,20 +61,21 @@ class Provider:
     def __init__(self, name, hints, fails=""):
         self._name, self._hints, self._fails = name, hints, fails
 
+    def _check(self, method):
+        if self._fails == method:
+            raise OSError(method)
+
     @property
     def name(self):
-        if self._fails == "name":
-            raise OSError("no")
+        self._check("name")
         return self._name
 
     def classify(self, _context):
-        if self._fails == "classify":
-            raise ValueError("no")
+        self._check("classify")
         return ClassificationResult.yes(0.7)
 
     def provide(self, _context):
-        if self._fails == "provide":
-            raise KeyError("no")
+        self._check("provide")
         return {"shape": "no hint", "list": ["no hint"]}.get(self._fails, self._hints)
 
 

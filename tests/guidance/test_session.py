@@ -51,15 +51,10 @@ def test_the_tool_an_agent_is_stuck_with_is_told_while_a_hint_is_due():
 # -- messages ------------------------------------------------------------------------------------
 
 ARGUMENTS = '{"to": "ana"}'
+FUNCTION = {"id": "1", "type": "function", "function": {"name": "send", "arguments": ARGUMENTS}}
 CHAT = [
     {"role": "user", "content": "write to Ana"},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "1", "type": "function", "function": {"name": "send", "arguments": ARGUMENTS}}
-        ],
-    },
+    {"role": "assistant", "content": None, "tool_calls": [FUNCTION]},
     {"role": "tool", "tool_call_id": "1", "content": '{"error": "no"}'},
 ]
 RESPONSES = [
@@ -67,23 +62,12 @@ RESPONSES = [
     {"type": "function_call", "call_id": "1", "name": "send", "arguments": ARGUMENTS},
     {"type": "function_call_output", "call_id": "1", "output": "Error: no"},
 ]
+USE = {"type": "tool_use", "id": "1", "name": "send", "input": {"to": "ana"}}
+RESULT = {"type": "tool_result", "tool_use_id": "1", "is_error": True}
 BLOCKS = [
     {"role": "user", "content": "write to Ana"},
-    {
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "1", "name": "send", "input": {"to": "ana"}}],
-    },
-    {
-        "role": "user",
-        "content": [
-            {
-                "type": "tool_result",
-                "tool_use_id": "1",
-                "is_error": True,
-                "content": [{"type": "text", "text": "no"}],
-            }
-        ],
-    },
+    {"role": "assistant", "content": [USE]},
+    {"role": "user", "content": [RESULT | {"content": [{"type": "text", "text": "no"}]}]},
 ]
 
 

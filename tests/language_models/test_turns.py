@@ -19,18 +19,14 @@ from toolcrib.language_models.turns import (
     show_turn,
     shown_messages,
 )
-from toolcrib.records import Turn
+from toolcrib.records import Message, Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
 
-TURN = Turn.model_validate(
-    {
-        "text": "archive the second one",
-        "history": [
-            {"content": "list my repositories"},
-            {"role": "assistant", "content": "1. a,\n2. b"},
-        ],
-        "attachments": [{"name": "a.log", "mime": "text/plain"}, "b.pdf"],
-    }
+ANSWER = Message(role="assistant", content="1. a,\n2. b")
+TURN = Turn(
+    text="archive the second one",
+    history=(Message(content="list my repositories"), ANSWER),
+    attachments=[{"name": "a.log", "mime": "text/plain"}, "b.pdf"],
 )
 
 
@@ -45,21 +41,17 @@ def test_a_turn_is_shown_with_messages_files_and_notes():
 
 
 def test_numbers_are_those_of_the_shown_messages():
-    turn = Turn.model_validate(
-        {"text": "x", "history": [{"content": f"message {n}"} for n in range(12)]}
-    )
+    turn = Turn(text="x", history=tuple(Message(content=f"message {n}") for n in range(12)))
     assert len(shown_messages(turn)) == MAX_SHOWN_MESSAGES
     assert f"1. user: {shown_messages(turn)[0].content}\n" in show_turn(turn)
 
 
 @given(st.text(), st.lists(st.text(), max_size=30), st.lists(st.text(min_size=1), max_size=30))
 def test_a_shown_turn_is_bounded(text, history, names):
-    turn = Turn.model_validate(
-        {
-            "text": text * 9_000,
-            "history": [{"content": each * 9_000} for each in history],
-            "attachments": [{"name": each * 500} for each in names],
-        }
+    turn = Turn(
+        text=text * 9_000,
+        history=tuple(Message(content=each * 9_000) for each in history),
+        attachments=[{"name": each * 500} for each in names],
     )
     most = MAX_SHOWN_TEXT_CHARS + MAX_SHOWN_MESSAGES * (MAX_SHOWN_MESSAGE_CHARS + 20)
     assert len(show_turn(turn)) <= most + MAX_ATTACHMENTS * 121 + 100

@@ -100,12 +100,8 @@ def test_reading_gives_decisions_oldest_first_each_before_what_was_said_of_it(lo
         log.write(record(id=name, at=at))
     log.write(said("old", at=MARCH + 90, route="none"))
     log.write(said("new", at=MARCH + 70, route="tools"))
-    assert [each.get("decision", each.get("id")) for each in log.read()] == [
-        "old",
-        "old",
-        "new",
-        "new",
-    ]
+    read = [each.get("decision", each.get("id")) for each in log.read()]
+    assert read == ["old", "old", "new", "new"]
 
 
 def test_recent_decisions_come_newest_first_page_by_page(log):
@@ -250,13 +246,8 @@ def test_decisions_that_wait_are_known_beside_those_that_are_written(file_log, p
         assert ids(file_log.recent(limit=2)) == ["d4", "d3"]
         assert ids(file_log.recent(limit=2, before="d3")) == ["d2", "d1"]
         assert ids(file_log.recent(before="d2")) == ["d1"]
-        assert [each.get("id", "said") for each in file_log.read()] == [
-            "d1",
-            "said",
-            "d2",
-            "d3",
-            "d4",
-        ]
+        read = [each.get("id", "said") for each in file_log.read()]
+        assert read == ["d1", "said", "d2", "d3", "d4"]
         assert file_log.about("d2") == ([], [])
     assert ids(file_log.recent()) == ["d4", "d3", "d2", "d1"]
     assert file_log.dropped_decisions == 0

@@ -157,10 +157,8 @@ def test_where_the_gate_decides_tools_that_it_doubts_are_not_enough_alone(verdic
     assert choose_route(replace(evidence, gate_decides=False)).kind == "tools"
     some = replace(known("handbook"), fit=0.3)
     assert choose_route(replace(evidence, knowledge=some)).kind == "both"
-    assert choose_route(replace(evidence, context=READING, knowledge=SURE_PASSAGES)).kind in (
-        "knowledge",
-        "both",
-    )
+    reading = replace(evidence, context=READING, knowledge=SURE_PASSAGES)
+    assert choose_route(reading).kind in {"knowledge", "both"}
 
 
 @pytest.mark.parametrize("passages", [NO_PASSAGES, SURE_PASSAGES])

@@ -115,10 +115,8 @@ def test_what_is_said_to_the_router_is_only_text(crib):
     check_within(told)
     assert set(as_json(told)) == set(as_json(plain))
     assert len(ids(told)) <= len(ids(plain)) == 3
-    assert (told.max_tool_calls, told.tool_timeout_s) == (
-        plain.max_tool_calls,
-        plain.tool_timeout_s,
-    )
+    assert told.max_tool_calls == plain.max_tool_calls
+    assert told.tool_timeout_s == plain.tool_timeout_s
     assert told.context.intent != "admin"
 
 

@@ -78,15 +78,11 @@ def test_without_words_comes_the_default_and_no_match(support, text):
 
 
 def test_what_no_class_fits_goes_to_the_default(dense):
-    config = {
-        "model": "m",
-        "question": "?",
-        "default": "none",
-        "classes": [
-            {"id": "fish", "description": "Keeping aquarium fish."},
-            {"id": "none", "description": "Repairs of church organs."},
-        ],
-    }
+    classes = [
+        {"id": "fish", "description": "Keeping aquarium fish."},
+        {"id": "none", "description": "Repairs of church organs."},
+    ]
+    config = {"model": "m", "question": "?", "default": "none", "classes": classes}
     made = question_classifier(config, Settings(), dense=dense)
     found = made.classify("who won the election in France")
     assert (found.branch, found.matched) == ("none", False)
