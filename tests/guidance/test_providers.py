@@ -89,12 +89,7 @@ def hint(key, priority=100):
         (DoomLoopBreaker(), LOOP, "doom-loop", "send failed with one error 3 times"),
         (DoomLoopBreaker(), CUT, "doom-loop", "is cut (5 of 720)"),
         (SearchLoopProvider(), [TABLE, *CUT], "search-loop", "is cut (5 of 720)"),
-        (
-            DiagnosticSignalProvider(),
-            ERRORS,
-            "error-streak",
-            "4 of the last 4 calls failed with one error (t0, t1, t2, t3)",
-        ),
+        (DiagnosticSignalProvider(), ERRORS, "error-streak", "4 calls failed with one error (t0"),
         (ConsultationProvider(), SEEN, "stall", "6 calls in a row failed, or returned nothing new"),
         (SearchLoopProvider(), FAXES, "search-loop", "The nearest is mail/fax, send."),
         (SearchLoopProvider(), FILES, "search-loop", "3 calls searched with find_file and found"),

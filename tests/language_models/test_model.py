@@ -114,23 +114,20 @@ def test_what_does_not_fit_is_asked_for_again_with_what_is_wrong_and_the_schema(
     assert '"properties"' in again.content
 
 
-@pytest.mark.parametrize("fault", ["not-json", "wrong-schema", "made-up-labels"])
-def test_once_and_no_more(fault):
+@pytest.mark.parametrize(
+    ("fault", "attempts", "error"),
+    [
+        *((fault, 2, LanguageModelRefusedError) for fault in FAULTS[1:5]),
+        # An answer is asked for again once, however often a request may be tried.
+        *((fault, 5, LanguageModelAnswerError) for fault in FAULTS[5:8]),
+    ],
+)
+def test_what_may_pass_is_tried_so_often_and_no_more(fault, attempts, error):
     with (
         ChatServer(ANSWER, lambda _: fault) as server,
-        pytest.raises(LanguageModelAnswerError, match="no Label"),
+        pytest.raises(error, match=r"double: it |no Label"),
     ):
-        ask(model_of(server))
-    assert len(server.requests) == 2
-
-
-@pytest.mark.parametrize("fault", ["busy", "error", "cut", "garbage"])
-def test_what_may_pass_is_tried_so_often_and_no_more(fault):
-    with (
-        ChatServer(ANSWER, lambda _: fault) as server,
-        pytest.raises(LanguageModelRefusedError, match="double: it "),
-    ):
-        ask(model_of(server, attempts=2))
+        ask(model_of(server, attempts=attempts))
     assert len(server.requests) == 2
 
 

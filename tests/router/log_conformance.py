@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.router.log_writer import entry
 from toolcrib.errors import StoreWriteError
 from toolcrib.router.decision_log import DecisionLog, open_log
 from toolcrib.router.settings import TelemetrySettings
 
 WRITER = Path(__file__).with_name("log_writer.py")
-ROOT = Path(__file__).parents[2]
 HOSTILE = 'line\nbreak \u2028 "quote" \ud800 \x00 😀'
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib import Crib, Equals, Not, Scope, Settings, ToolSpec
+from tests.router.conftest import free_of_models
+from toolcrib import Crib, Equals, Not, Scope, ToolSpec
 from toolcrib.router.alternates import alternates, schema_fit
 from toolcrib.router.decision_log import Failures
-from toolcrib.settings import EncoderSettings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId
 
@@ -58,8 +58,7 @@ def crib_of(*tools, settings=None):
 
 @pytest.fixture(scope="module")
 def find():
-    settings = Settings(encoder=EncoderSettings(dense="deterministic"))
-    with crib_of(*TOOLS, settings=settings) as crib:
+    with crib_of(*TOOLS, settings=free_of_models()) as crib:
         yield crib.tools.find
 
 

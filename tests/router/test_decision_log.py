@@ -35,6 +35,7 @@ def telling(words: list[str], style: int):
     """A decision in which every text of the user's, and all that may quote it, has its words."""
     text = " ".join(words)
     first = words[0]
+    passage = PassageHit.of(Passage("handbook", "a.md", text, title=(text,)), 1, 0.5)
     quoting = (f"it names '{first}'", f"a file: {text}", f"{first} is named", f"see {text}, then")
     return decision(
         context=Context(
@@ -47,14 +48,9 @@ def telling(words: list[str], style: int):
         kind="both",
         search_text=f"{text} and {first.title()}",
         tools=found("mail/send", query=text, reason=f"{first} is called by its name"),
-        knowledge=passages_with(text),
+        knowledge=KnowledgeResult((), (passage,), 0.5, verdict="accept", reason=text),
         signals=(f"history has {first}", f'"{text}"'),
     )
-
-
-def passages_with(text: str) -> KnowledgeResult:
-    passage = PassageHit.of(Passage("handbook", "a.md", text, title=(text,)), 1, 0.5)
-    return KnowledgeResult((), (passage,), 0.5, verdict="accept", reason=text)
 
 
 @given(words=st.lists(WORDS, min_size=1, max_size=6), style=st.integers(0, 3))
@@ -76,7 +72,7 @@ def test_opting_in_adds_one_field_and_changes_no_other(words, style):
 
 def test_a_record_says_when_what_and_how_sure():
     made = decision(
-        tools=found("mail/send", "mail/read", sure=0.81234567, threshold=0.5),
+        tools=found("mail/send", sure=0.81234567, threshold=0.5),
         knowledge=known("handbook"),
         kind="both",
         took_ms={"total": 3.14159},
@@ -105,10 +101,7 @@ def test_a_record_says_when_what_and_how_sure():
             "confidence": 0.812346,
             "threshold": 0.5,
             "fallback": False,
-            "items": [
-                {"id": "mail/send", "score": 1.0, "probability": None},
-                {"id": "mail/read", "score": 0.5, "probability": None},
-            ],
+            "items": [{"id": "mail/send", "score": 1.0, "probability": None}],
         },
         "knowledge": {
             "verdict": "accept",

@@ -138,19 +138,15 @@ def test_one_text_in_two_collections_is_given_once(make_library):
 def test_of_like_passages_the_one_of_the_likelier_collection_comes_first(
     make_library, question, first
 ):
-    subjects = {"a_us": ("the United States", 15), "b_de": ("Germany", 30)}
-    twins = [
-        Collection(name=name, description=f"Leave rules for staff in {country}")
-        for name, (country, _) in subjects.items()
-    ]
-    texts = [
-        Passage(name, "leave.md", f"Everybody has {days} days of leave a year.", ("Leave",))
-        for name, (_, days) in subjects.items()
-    ]
+    twins, texts = [], []
+    for name, country, days in (("a_us", "the United States", 15), ("b_de", "Germany", 30)):
+        twins.append(Collection(name=name, description=f"Leave rules for staff in {country}"))
+        text = f"Everybody has {days} days of leave a year."
+        texts.append(Passage(name, "leave.md", text, ("Leave",)))
     found = router(make_library(*twins, texts=texts)).find(ask(question), options=TWO)
     assert found.passages[0].collection == hits(found)[0] == first
     citations = {hit.collection: hit.citation for hit in found.passages}
-    assert citations == {name: f"Leave ({name}/leave.md, part 1)" for name in subjects}
+    assert citations == {name: f"Leave ({name}/leave.md, part 1)" for name in ("a_us", "b_de")}
 
 
 def test_of_collections_that_fit_alike_the_one_of_higher_priority_is_asked_first(make_library):

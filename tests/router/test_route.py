@@ -122,12 +122,7 @@ def test_where_nothing_fits_it_is_the_general_tool_and_that_is_never_certain(
         (HELD_BACK, NO_COLLECTION, (), "no tool fits, and no collection is in the caller's scope"),
         (HELD_BACK, LATE, ("knowledge",), "no tool fits, and no time was left"),
         (NO_TOOLS, NO_PASSAGES, (), "no tool is in reach, and no collection fits"),
-        (
-            NO_TOOLS,
-            NO_COLLECTION,
-            (),
-            "no tool is in reach, and no collection is in the caller's scope",
-        ),
+        (NO_TOOLS, NO_COLLECTION, (), "no tool is in reach, and no collection is in the caller's"),
     ],
 )
 def test_what_was_not_looked_at_is_not_said_to_be_unfit(tools, passages, unasked, reason):

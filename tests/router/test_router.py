@@ -119,11 +119,8 @@ def test_metadata_state_the_urgency_and_where_a_turn_comes_from(crib, said, urge
     context = crib.detect(turn)
     assert crib.route(turn).context == context
     assert context.urgency == urgency
-    assert context.signals[-3:] == (
-        f"metadata: urgency {said}",
-        "metadata: ticket OPS-318",
-        "metadata: source pager",
-    )
+    told = (f"urgency {said}", "ticket OPS-318", "source pager")
+    assert context.signals[-3:] == tuple(f"metadata: {each}" for each in told)
     assert context.confidences.get("urgency") == (
         1.0 if urgency != "low" else crib.detect(MAIL).confidences.get("urgency")
     )

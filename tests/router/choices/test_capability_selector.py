@@ -86,17 +86,13 @@ def test_nothing_selected_is_an_outcome(office, text):
 
 
 def test_an_example_of_no_need_keeps_it_off(dense):
-    said = {"name": "paint", "description": "Paints walls."}
-    without = Capability.model_validate(said)
-    told = {"query": "paint me a picture of a cat", "use": False}
-    with_ = Capability.model_validate({**said, "examples": [told]})
-    likely = [
-        capability_selector(CapabilityRegistry([each]), Settings(), dense=dense)
-        .select("paint me a picture of a dog")
-        .probabilities["paint"]
-        for each in (without, with_)
-    ]
-    assert likely[0] > 2 * likely[1]
+    def likely(**more):
+        paint = Capability(name="paint", description="Paints walls.", **more)
+        selector = capability_selector(CapabilityRegistry([paint]), Settings(), dense=dense)
+        return selector.select("paint me a picture of a dog").probabilities["paint"]
+
+    of_no_need = {"query": "paint me a picture of a cat", "use": False}
+    assert likely() > 2 * likely(examples=[of_no_need])
 
 
 def test_the_shipped_capabilities_are_selected_well_enough_without_a_model(office):

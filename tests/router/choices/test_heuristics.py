@@ -31,14 +31,12 @@ def router() -> AgentRouter:
 
 @pytest.mark.parametrize("split", LEAST)
 def test_labelled_turns_go_where_they_should(router, split):
-    lines = map(json.loads, LABELLED.read_text().splitlines())
-    rows = [row for row in lines if row["split"] == split]
-    fields = {"text", "history", "attachments"}
-    turns = [Turn.model_validate({k: v for k, v in row.items() if k in fields}) for row in rows]
-    right = [
-        router.route(turn)[0].target == row["labels"]["agent"]
-        for turn, row in zip(turns, rows, strict=True)
-    ]
+    right = []
+    for row in map(json.loads, LABELLED.read_text().splitlines()):
+        if row["split"] == split:
+            fields = {"text", "history", "attachments"} & row.keys()
+            made, _ = router.route(Turn.model_validate({field: row[field] for field in fields}))
+            right.append(made.target == row["labels"]["agent"])
     assert sum(right) / len(right) >= LEAST[split]
 
 

@@ -80,9 +80,8 @@ def test_supervising_holds_for_any_decision(decision, facts, targets):
 
 
 def judged(target: str, confidence: float, *facts: str) -> AgentDecision:
-    return supervise(
-        AgentDecision(target, confidence, "x"), AgentEvidence(frozenset(facts)), PRESET
-    )
+    evidence = AgentEvidence(frozenset(facts))
+    return supervise(AgentDecision(target, confidence, "x"), evidence, PRESET)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +106,8 @@ def test_rules_of_the_preset(target, confidence, facts, expected):
     assert judged(target, confidence, *facts).target == expected
 
 
-def test_documents_to_process_dominate():
+def test_documents_to_process_dominate_and_weak_hits_cap_the_confidence():
     assert judged("commerce", 0.4, "attachment", "invoice").confidence == pytest.approx(0.9)
-
-
-def test_weak_hits_cap_the_confidence():
     assert judged("knowledge", 0.95, "document", "weak_hits").confidence == pytest.approx(0.75)
 
 
