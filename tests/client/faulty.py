@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -38,11 +38,7 @@ def answer(status: int, body: Any = "", kind: str = "application/json", **header
     content = (body if isinstance(body, str) else json.dumps(body)).encode()
 
     def act(handler: Handler) -> None:
-        handler.send_response(status)
-        for name, value in {"Content-Type": kind, **headers}.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(content)))
-        handler.end_headers()
+        handler.begin(status, kind, len(content), **headers)
         handler.wfile.write(content)
 
     return act
@@ -66,10 +62,7 @@ def drop(handler: Handler) -> None:
 
 def half(handler: Handler) -> None:
     """Send half an answer, then close."""
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", "1000")
-    handler.end_headers()
+    handler.begin(200, "application/json", 1_000)
     handler.wfile.write(b'{"tools": 2')
     handler.wfile.flush()
     handler.cut()
@@ -89,10 +82,7 @@ def hang(handler: Handler) -> None:
 
 def drip(handler: Handler) -> None:
     """Send an answer a byte at a time, and never the last one."""
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", "100000")
-    handler.end_headers()
+    handler.begin(200, "application/json", 100_000)
     with suppress(OSError):
         while not handler.server.over.wait(0.01):
             handler.wfile.write(b" ")
@@ -100,23 +90,16 @@ def drip(handler: Handler) -> None:
     handler.cut()
 
 
-@dataclass
-class Record:
-    """What happened to a server: requests in their order, and connections that were made."""
-
-    arrived: list[Arrived] = field(default_factory=list)
-    connections: int = 0
-
-
 class Faulty(ThreadingHTTPServer):
-    """Does what stands first in `script`, once for each request."""
+    """Does what stands first in `script`, once for each request, and keeps what arrived."""
 
     daemon_threads = False
     block_on_close = True
 
     def __init__(self) -> None:
         self.script: list[Act] = []
-        self.record = Record()
+        self.arrived: list[Arrived] = []
+        self.connections = 0
         self.over = threading.Event()
         self.reached = threading.Event()
         self._open: list[socket.socket] = []
@@ -128,7 +111,7 @@ class Faulty(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self.record.connections += 1
+        self.connections += 1
         self._open.append(request)
         super().process_request(request, client_address)
 
@@ -157,6 +140,14 @@ class Handler(BaseHTTPRequestHandler):
         else:
             super().handle_one_request()
 
+    def begin(self, status: int, kind: str, size: int, **headers: str) -> None:
+        """Send all that stands before a body."""
+        self.send_response(status)
+        told = {"Content-Type": kind, "Content-Length": str(size), **headers}
+        for name, value in told.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
     def cut(self) -> None:
         """Close the connection so that the other side is told by a reset."""
         self.close_connection = True
@@ -165,18 +156,16 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.record.arrived.append(Arrived(self.command, self.path, headers, body))
+        self.server.arrived.append(Arrived(self.command, self.path, headers, body))
         self.server.reached.set()
         script = self.server.script
-        act = script.pop(0) if script else answer(*self._good())
+        is_told = self.path in {"/v1/outcomes", "/v1/feedback"} or self.command == "DELETE"
+        good = answer(204) if is_told else answer(200, FACETS)
+        act = script.pop(0) if script else good
         act(self)
 
     do_POST = do_GET  # noqa: N815 -- the name that the base class looks for
     do_DELETE = do_GET  # noqa: N815
-
-    def _good(self) -> tuple[int, Any]:
-        is_told = self.path in {"/v1/outcomes", "/v1/feedback"} or self.command == "DELETE"
-        return (204, "") if is_told else (200, FACETS)
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing."""

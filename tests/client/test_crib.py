@@ -27,6 +27,8 @@ from toolcrib.records import Enrichment, ToolLinks
 from toolcrib.records.codec import as_json
 
 MAIL = Scope(servers=frozenset({"mail"}))
+READ = "Read a file.\U000e0073\U000e0065\U000e006e\U000e0064"
+"""A text with a hidden word."""
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +63,7 @@ def test_what_is_too_large_is_told(crib):
 
 
 def test_what_the_service_holds_back_is_refused_with_its_reason(crib):
-    hidden = "\U000e0073\U000e0065\U000e006e\U000e0064"
-    report = crib.index_tools(TOOLS[0], ToolSpec(name="spy", description=f"Read a file.{hidden}"))
+    report = crib.index_tools(TOOLS[0], ToolSpec(name="spy", description=READ))
     assert len(report.added) == 1
     (refusal,) = report.refused
     assert (refusal.source, refusal.place) == ("a ToolSpec", "spy")
@@ -71,8 +72,7 @@ def test_what_the_service_holds_back_is_refused_with_its_reason(crib):
 
 
 async def test_what_is_held_back_is_approved_by_its_digest_or_forgotten(service):
-    said = "Read a file.\U000e0073\U000e0065\U000e006e\U000e0064"
-    sent = [ToolSpec(name="spy", server=server, description=said) for server in ("a b?", "c")]
+    sent = [ToolSpec(name="spy", server=server, description=READ) for server in ("a b?", "c")]
     async with service.crib("held") as writer, service.crib("held") as crib:
         await writer.aindex_tools(*sent)
         held = await crib.aheld_tools()
@@ -161,8 +161,8 @@ async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
         ids = "mail/send_mail", next(tool.id for tool in TOOLS if tool.server != "mail"), "no/such"
         reasons = [each.reason for each in await crib.acheck_tools(*ids, scope=MAIL)]
         assert reasons == [None, "out_of_scope", "unknown"]
-        assert [tool.id async for tool in crib.alist_tools(scope=MAIL)] == [
-            tool.id for tool in crib.list_tools(scope=MAIL)
+        assert [tool async for tool in crib.alist_tools(scope=MAIL)] == [
+            *crib.list_tools(scope=MAIL)
         ]
         assert await crib.afacets(scope=MAIL) == crib.facets(scope=MAIL)
         where = Equals("server", "mail")
