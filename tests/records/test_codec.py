@@ -76,9 +76,7 @@ PASSAGE_HITS = st.builds(PassageHit.of, PASSAGES, st.integers(1, 9), SHARE)
 KNOWLEDGE = st.builds(
     KnowledgeResult,
     collections=st.lists(st.builds(CollectionHit, NAMES, SHARE), max_size=2).map(tuple),
-    passages=st.lists(st.builds(PassageHit.of, PASSAGES, st.integers(1, 9), SHARE), max_size=2).map(
-        tuple
-    ),
+    passages=st.lists(PASSAGE_HITS, max_size=2).map(tuple),
     confidence=MAYBE,
     fit=MAYBE,
     verdict=VERDICTS,
@@ -141,48 +139,51 @@ def test_a_decision_is_the_same_json_again(decision):
     assert as_json(again(decision), full=True) == as_json(decision, full=True)
 
 
-def test_a_report_is_written_as_counts_and_in_full_with_the_ids():
-    report = IndexReport(("a", "b"), (), (), ("c",), (Refusal("x", "[0]", "name: missing"),))
-    assert as_json(report) == {
-        "added": 2, "changed": 0, "removed": 0, "unchanged": 1,
-        "refused": [{"source": "x", "place": "[0]", "reason": "name: missing"}],
-    }  # fmt: skip
-    assert again(report) == report
+REPORT = IndexReport(("a", "b"), (), (), ("c",), (Refusal("x", "[0]", "name: missing"),))
+COUNTS = {"added": 2, "changed": 0, "removed": 0, "unchanged": 1}
+SCOPE = Scope(servers=frozenset({"b", "a"}), max_sensitivity="internal")
+FACETS = Facets(2, {"mail": 2}, {}, {"safe": 1}, {"public": 2})
 
 
-def test_facets_come_back_whole():
-    facets = Facets(2, {"mail": 2}, {}, {"safe": 1}, {"public": 2})
-    assert again(facets) == facets
+@pytest.mark.parametrize("record", [REPORT, SCOPE, FACETS], ids=lambda each: type(each).__name__)
+def test_a_record_comes_back_whole(record):
+    assert again(record) == record
 
 
-def test_a_scope_is_written_in_order():
-    scope = Scope(servers=frozenset({"b", "a"}), max_sensitivity="internal")
-    assert as_json(scope)["servers"] == ["a", "b"]
-    assert again(scope) == scope
-
-
-def test_a_scope_with_an_unknown_restriction_is_none():
-    with pytest.raises(ValidationError, match="servres"):
-        load(Scope, b'{"servres": ["a"]}')
+def test_a_report_is_written_as_counts_and_a_scope_in_order():
+    refusals = [{"source": "x", "place": "[0]", "reason": "name: missing"}]
+    assert as_json(REPORT) == {**COUNTS, "refused": refusals}
+    assert as_json(SCOPE)["servers"] == ["a", "b"]
 
 
 def test_specifications_are_written_in_full_only():
-    hit = ToolHit(1, 0.5, ToolSpec(name="send"))
-    assert "spec" not in as_json(FindResult("q", (hit,), {}))["tools"][0]
-    assert as_json(FindResult("q", (hit,), {}), full=True)["tools"][0]["spec"]["name"] == "send"
+    found = FindResult("q", (ToolHit(1, 0.5, ToolSpec(name="send")),), {})
+    assert "spec" not in as_json(found)["tools"][0]
+    assert as_json(found, full=True)["tools"][0]["spec"]["name"] == "send"
 
 
-@pytest.mark.parametrize("wrong", [{"verdict": "maybe"}, {"took_ms": 5}, {"query": None}])
-def test_what_is_of_another_type_is_no_answer(wrong):
-    told = {**as_json(FindResult("q", (), {})), **wrong}
-    with pytest.raises(ValidationError):
-        load(FindResult, json.dumps(told))
+ANSWER = as_json(FindResult("q", (), {}))
 
 
-def test_faults_are_listed_up_to_a_number():
-    for count in (1_000, 1_001):
-        with pytest.raises(ValidationError) as caught:
-            adapter(list[int]).validate_python(["a"] * count)
-        listed = faults(caught.value, "body")
-        assert len(listed) == (1_000 if count == 1_000 else 1)
-    assert listed == [("body", "1,001 faults, too many to list")]
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (Scope, {"servres": ["a"]}),
+        (FindResult, ANSWER | {"verdict": "maybe"}),
+        (FindResult, ANSWER | {"took_ms": 5}),
+        (FindResult, ANSWER | {"query": None}),
+    ],
+    ids=["an unknown restriction", "verdict", "took_ms", "query"],
+)
+def test_what_is_of_another_type_is_no_record(kind, wrong):
+    with pytest.raises(ValidationError, match=r"servres|verdict|took_ms|query"):
+        load(kind, json.dumps(wrong))
+
+
+@pytest.mark.parametrize(("count", "listed"), [(1_000, 1_000), (1_001, 1)])
+def test_faults_are_listed_up_to_a_number(count, listed):
+    with pytest.raises(ValidationError) as caught:
+        adapter(list[int]).validate_python(["a"] * count)
+    told = faults(caught.value, "body")
+    assert len(told) == listed
+    assert (told == [("body", "1,001 faults, too many to list")]) is (count > 1_000)

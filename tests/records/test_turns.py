@@ -35,31 +35,21 @@ JSON = st.recursive(
 # -- what comes with a turn ----------------------------------------------------------------
 
 
-def test_a_file_may_be_named_by_its_name_alone():
-    assert Turn.model_validate({"attachments": ["notes.pdf"]}).attachments == (
-        Attachment(name="notes.pdf"),
-    )
-
-
 @pytest.mark.parametrize(
     "nonsense",
     [None, 7, "", "  ", {}, {"name": " "}, {"size": 3}, ["a.pdf"], {"name": ["a.pdf"]}, b"\xff"],
 )
-def test_what_is_no_attachment_is_counted_and_the_others_are_kept(nonsense):
+def test_what_is_no_attachment_is_counted_once_and_the_others_are_kept(nonsense):
     turn = Turn.model_validate({"attachments": ["a.pdf", nonsense, {"name": "b.pdf"}]})
-    assert [each.name for each in turn.attachments] == ["a.pdf", "b.pdf"]
+    assert turn.attachments == (Attachment(name="a.pdf"), Attachment(name="b.pdf"))
     assert turn.unreadable == 1
+    assert Turn.model_validate_json(turn.model_dump_json()) == turn
 
 
 @pytest.mark.parametrize("nonsense", ["a.pdf", 7, {"name": "a.pdf"}, True])
 def test_attachments_that_are_no_list_count_as_one_that_cannot_be_read(nonsense):
     turn = Turn.model_validate({"text": "see here", "attachments": nonsense})
     assert (turn.text, turn.attachments, turn.unreadable) == ("see here", (), 1)
-
-
-def test_a_turn_that_is_written_and_read_again_counts_the_unreadable_once():
-    turn = Turn.model_validate({"attachments": ["a.pdf", 7]})
-    assert Turn.model_validate_json(turn.model_dump_json()) == turn
 
 
 @given(JSON)
@@ -79,17 +69,10 @@ def test_a_count_of_the_unreadable_that_is_no_number_is_refused_in_words(count):
 # -- what was said before --------------------------------------------------------------------
 
 
-def test_of_ten_thousand_messages_the_last_are_kept():
-    said = [{"role": "user", "content": f"message {number}"} for number in range(10_000)]
-    turn = Turn.model_validate({"text": "and now?", "history": said})
-    assert [each.content for each in turn.history] == [
-        f"message {number}" for number in range(10_000 - MAX_HISTORY_MESSAGES, 10_000)
-    ]
-
-
-def test_messages_that_are_not_looked_at_may_be_anything():
-    said = [42, None, *({"content": "hello"} for _ in range(MAX_HISTORY_MESSAGES))]
-    assert len(Turn.model_validate({"history": said}).history) == MAX_HISTORY_MESSAGES
+def test_the_last_messages_are_kept_and_those_that_are_not_looked_at_may_be_anything():
+    kept = [f"message {number}" for number in range(MAX_HISTORY_MESSAGES)]
+    said = [42, None, *[{"content": "hello"}] * 10_000, *({"content": text} for text in kept)]
+    assert [each.content for each in Turn.model_validate({"history": said}).history] == kept
 
 
 @pytest.mark.parametrize("said", [[42], ["hello"], 7, {"content": {"a": 1}}, [{"content": 7}]])
