@@ -49,25 +49,25 @@ def test_each_need_has_room(desk):
     assert sorted(names) == ["mail__send_mail", "post__track_parcel"]
 
 
+NO_NEEDS = ({}, {"needs": []}, {"needs": [7, "?!"]}, {"needs": 7}, {"query": "a"}, [], "mail")
+
+
 @pytest.mark.parametrize(
-    "arguments", [{}, {"needs": []}, {"needs": [7, "?!"]}, {"needs": 7}, {"query": "a"}, [], "mail"]
+    ("arguments", "said"),
+    [*((each, "Write needs") for each in NO_NEEDS), ({"needs": ["a mail"]}, "No other tool fits")],
 )
-def test_a_search_without_needs_says_so(desk, arguments):
-    [told] = search_result(desk, searches({}).model_copy(update={"input": arguments}))["content"]
-    assert "Write needs" in told["text"]
-
-
-def test_a_search_that_finds_nothing_says_so(desk):
-    nowhere = Scope(servers=frozenset())
-    [told] = search_result(desk, searches({"needs": ["send a mail"]}), scope=nowhere)["content"]
-    assert told["text"].startswith("No other tool fits")
+def test_a_search_without_needs_and_one_that_finds_nothing_say_so(desk, arguments, said):
+    search = searches({}).model_copy(update={"input": arguments})
+    [told] = search_result(desk, search, scope=Scope(servers=frozenset()))["content"]
+    assert said in told["text"]
 
 
 def test_a_scope_holds_and_other_tools_are_left_alone(desk):
     tools, _ = deferred_tools(desk, scope=POST)
-    assert [tool["name"] for tool in tools[1:]] == ["post__send_parcel", "post__track_parcel"]
+    within = ["post__send_parcel", "post__track_parcel"]
+    assert [tool["name"] for tool in tools[1:]] == within
     found = search_result(desk, searches({"needs": "send a mail"}), scope=POST)["content"]
-    assert {block["tool_name"] for block in found} == {"post__send_parcel", "post__track_parcel"}
+    assert {block["tool_name"] for block in found} == {*within}
     assert search_result(desk, searches({}, "weather")) is None
 
 
@@ -79,11 +79,7 @@ def changes(blocks):
     message = {"role": "system", "content": blocks}
     assert TypeAdapter(BetaSystemMessageParam).validate_python(message, extra="forbid")
     tools = [(block["type"], block["tool"]) for block in blocks]
-    named = {"tool_definition": lambda tool: tool["definition"]["name"]}
-    return [
-        (kind, tool["type"], named.get(tool["type"], lambda tool: tool["name"])(tool))
-        for kind, tool in tools
-    ]
+    return [(kind, tool["type"], tool.get("definition", tool)["name"]) for kind, tool in tools]
 
 
 SEND, TRACK = "mail__send_mail", "post__track_parcel"
@@ -114,11 +110,8 @@ def test_a_step_adds_the_tools_of_its_words_and_tells_their_tokens(desk):
 
 
 def test_a_called_tool_stays_and_a_changed_one_is_defined_anew():
-    tool = ToolSpec(
-        name="list_orders",
-        description="List the orders of a shop.",
-        input_schema={"type": "object", "properties": {"filter[state]": {"type": "string"}}},
-    )
+    schema = {"type": "object", "properties": {"filter[state]": {"type": "string"}}}
+    tool = ToolSpec(name="list_orders", description="List the orders.", input_schema=schema)
     other = ToolSpec(name="play_song", description="Play a song.")
     state = InlineTools()
     with open_desk() as crib:
@@ -132,6 +125,6 @@ def test_a_called_tool_stays_and_a_changed_one_is_defined_anew():
         for _ in range(5):
             blocks = turn_blocks(crib, "play a song", state, k=1)
             assert ("tool_removal", "tool_reference", "list_orders") not in changes(blocks)
-        crib.index_tools([tool.model_copy(update={"description": "List the orders of all shops."})])
+        crib.index_tools([tool.model_copy(update={"description": "List all orders."})])
         [block] = turn_blocks(crib, "list the orders", state, k=1)
-        assert block["tool"]["definition"]["description"] == "List the orders of all shops."
+        assert block["tool"]["definition"]["description"] == "List all orders."

@@ -64,20 +64,29 @@ def names(answer):
     return [tool["name"] for tool in answer["tools"]]
 
 
+async def call(client, name, **arguments):
+    """Result of a tool that is called by the search; also an error."""
+    asked = {"name": name, **({"arguments": arguments} if arguments else {})}
+    return await client.call_tool("call_tool", asked, raise_on_error=False)
+
+
+async def refused(mcp, tool, **arguments):
+    """Text of the error with which a tool of the search answers."""
+    async with Client(mcp) as client:
+        answer = await client.call_tool(tool, arguments, raise_on_error=False)
+    assert answer.is_error
+    return answer.content[0].text
+
+
 async def test_what_is_found_comes_with_its_schema_and_can_be_called(office):
     async with Client(office) as client:
         shown = await client.list_tools()
-        empty = await client.call_tool("find_tools", {"query": " "}, raise_on_error=False)
         answer = await client.call_tool("find_tools", {"query": "send a mail", "k": 1})
-        called = await client.call_tool(
-            "call_tool", {"name": "send_mail", "arguments": {"to": "Ada"}}
-        )
+        called = await call(client, "send_mail", to="Ada")
         directly = await client.call_tool("send_mail", {"to": "Ada"})
 
     assert [tool.name for tool in shown] == ["find_tools", "call_tool"]
     assert shown[0].annotations.read_only_hint
-    assert empty.is_error
-    assert empty.content[0].text == "the query is empty: say in a few words what the tool must do."
     (mail,) = answer.structured_content["tools"]
     assert mail["name"] == "send_mail"
     assert mail["description"] == "Send a mail to somebody."
@@ -93,14 +102,17 @@ NEEDS = ["Send a mail to somebody", "Add two numbers"]
 async def test_a_model_says_what_tools_it_wishes_for(office, needs):
     async with Client(office) as client:
         answer = (await client.call_tool("find_tools", {"needs": needs})).structured_content
-        nothing = await client.call_tool("find_tools", {"k": 2}, raise_on_error=False)
 
-    assert [(tool["name"], tool["needs"]) for tool in answer["tools"][:2]] == [
-        ("send_mail", [0]),
-        ("add", [1]),
-    ]
+    met = [(tool["name"], tool["needs"]) for tool in answer["tools"][:2]]
+    assert met == [("send_mail", [0]), ("add", [1])]
     assert [need["text"] for need in answer["needs"]] == NEEDS
-    assert "'query' is missing" in nothing.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [({"query": " "}, "the query is empty"), ({"k": 2}, "'query' is missing")]
+)
+async def test_a_search_for_nothing_says_what_is_missing(office, asked, told):
+    assert told in await refused(office, "find_tools", **asked)
 
 
 async def test_some_tools_can_stay_listed_and_the_usual_number_be_set():
@@ -112,9 +124,7 @@ async def test_some_tools_can_stay_listed_and_the_usual_number_be_set():
         assert shown == ["add", "find_tools", "call_tool"]
         assert len(names(await found(client, "mail room numbers"))) == 1
         assert "add" not in names(await found(client, "add two numbers"))
-        assert (
-            await client.call_tool("call_tool", {"name": "add", "arguments": {"a": 1, "b": 2}})
-        ).data == 3
+        assert (await call(client, "add", a=1, b=2)).data == 3
     transform.close()
 
 
@@ -143,47 +153,33 @@ def test_a_general_tool_is_said_to_be_one_and_no_tools_are_no_next_best(hits, no
 
 
 async def test_an_unknown_name_is_answered_with_those_like_it(office):
-    async with Client(office) as client:
-        answer = await client.call_tool("call_tool", {"name": "Send-Mail"}, raise_on_error=False)
-        search = await client.call_tool("call_tool", {"name": "find_tools"}, raise_on_error=False)
-
-    assert answer.is_error
-    assert answer.content[0].text.startswith(
-        "There is no tool 'Send-Mail'. Did you mean send_mail? Call find_tools"
-    )
-    assert search.is_error
-    assert "find_tools belongs to the search" in search.content[0].text
+    unknown = await refused(office, "call_tool", name="Send-Mail")
+    assert "'Send-Mail'. Did you mean send_mail? Call find_tools" in unknown
+    search = await refused(office, "call_tool", name="find_tools")
+    assert "find_tools belongs to the search" in search
 
 
 @pytest.mark.parametrize("k", [0, -1, 51])
 async def test_a_number_of_tools_out_of_bounds_is_refused(office, k):
+    assert "k: " in await refused(office, "find_tools", query="x", k=k)
     async with Client(office) as client:
         (search, _) = await client.list_tools()
-        answer = await client.call_tool("find_tools", {"query": "x", "k": k}, raise_on_error=False)
-
-    assert answer.is_error
-    assert "k: " in answer.content[0].text
     bounds = search.input_schema["properties"]["k"]
     assert (bounds["minimum"], bounds["maximum"]) == (1, 50)
 
 
 async def test_arguments_that_are_broken_json_are_told_with_their_place(office):
-    call = {"name": "send_mail", "arguments": '{"to": "Ada" "copy": true}'}
-    async with Client(office) as client:
-        answer = await client.call_tool("call_tool", call, raise_on_error=False)
-
-    assert answer.is_error
-    assert "JSON" in answer.content[0].text
-    assert "column 14" in answer.content[0].text
+    broken = '{"to": "Ada" "copy": true}'
+    told = await refused(office, "call_tool", name="send_mail", arguments=broken)
+    assert "JSON" in told
+    assert "column 14" in told
 
 
 async def test_what_the_server_hides_is_neither_found_nor_called(office):
     office.disable(tags={"rooms"})
     async with Client(office) as client:
         answer = await found(client, "book a meeting room", k=9)
-        called = await client.call_tool(
-            "call_tool", {"name": "book_room", "arguments": {"room": "A"}}, raise_on_error=False
-        )
+        called = await call(client, "book_room", room="A")
 
     assert sorted(names(answer)) == ["add", "send_mail"]
     assert called.is_error
@@ -217,7 +213,7 @@ async def test_auth_checks_of_tools_hold(transform):
     mcp.add_transform(transform)
     async with Client(mcp) as client:
         assert "secret" not in names(await found(client, "secret", k=9))
-        called = await client.call_tool("call_tool", {"name": "secret"}, raise_on_error=False)
+        called = await call(client, "secret")
 
     assert called.content[0].text.startswith("There is no tool 'secret'")
 
@@ -262,7 +258,7 @@ async def test_a_tool_that_cannot_be_read_is_passed_over(office):
     office.add_tool(Tool.from_function(lambda: 1, name="odd", description="x" * 300_000))
     async with Client(office) as client:
         assert "odd" not in names(await found(client, "odd", k=9))
-        called = await client.call_tool("call_tool", {"name": "odd"})
+        called = await call(client, "odd")
 
     assert called.content[0].text == "1"
 

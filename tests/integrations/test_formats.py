@@ -99,14 +99,12 @@ def test_a_tool_that_is_there_twice_is_exported_once_and_two_of_one_id_are_refus
 
 
 def test_an_unknown_format_is_an_error():
-    with pytest.raises(QueryError) as caught:
+    with pytest.raises(QueryError, match=f"'cobol'; known are {', '.join(FORMATS)}"):
         export([TOOL], "cobol")
-    assert str(caught.value) == f"there is no format 'cobol'; known are {', '.join(FORMATS)}"
 
 
 TWINS = [
-    ToolSpec(name="search", server="files"),
-    ToolSpec(name="search", server="web"),
+    *(ToolSpec(name="search", server=each) for each in ("files", "web")),
     ToolSpec(name="ping"),
 ]
 
@@ -127,36 +125,27 @@ def test_namespaces_hold_the_deferred_functions_of_a_server():
 
 
 def test_tool_references_name_deferred_definitions():
+    names = ["files__search", "web__search", "ping"]
     deferred = export(TWINS, "anthropic-deferred")
-    assert all(each["defer_loading"] for each in deferred)
-    assert export(TWINS, "tool_reference") == [
-        {"type": "tool_reference", "tool_name": each["name"]} for each in deferred
+    assert [(each["name"], each["defer_loading"]) for each in deferred] == [
+        (n, True) for n in names
     ]
-    assert [each["name"] for each in deferred] == ["files__search", "web__search", "ping"]
+    referred = [{"type": "tool_reference", "tool_name": name} for name in names]
+    assert export(TWINS, "tool_reference") == referred
 
 
 def test_names_lead_back_to_ids():
     assert named_ids(TWINS, "mcp") == {"ping": "ping"}  # what two have leads nowhere
-    assert named_ids(TWINS, "openai") == {
-        "files__search": "files/search",
-        "web__search": "web/search",
-        "ping": "ping",
-    }
-    assert named_ids(TWINS, "openai-namespaces") == {
-        "files.search": "files/search",
-        "web.search": "web/search",
-        "ping": "ping",
-    }
+    for format, mark in (("openai", "__"), ("openai-namespaces", ".")):
+        ids = {f"{server}{mark}search": f"{server}/search" for server in ("files", "web")}
+        assert named_ids(TWINS, format) == {**ids, "ping": "ping"}
 
 
+NAME, IDENTIFIER = r"[a-zA-Z0-9_-]{1,64}", r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"
 PATTERNS = {
-    "openai": r"[a-zA-Z0-9_-]{1,64}",
-    "anthropic": r"[a-zA-Z0-9_-]{1,64}",
-    "anthropic-deferred": r"[a-zA-Z0-9_-]{1,64}",
-    "tool_reference": r"[a-zA-Z0-9_-]{1,64}",
-    "openai-namespaces": r"([a-zA-Z0-9_-]{1,64}\.)?[a-zA-Z0-9_-]{1,64}",
-    "typescript": r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
-    "python-stub": r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
+    **dict.fromkeys(("openai", "anthropic", "anthropic-deferred", "tool_reference"), NAME),
+    **dict.fromkeys(("typescript", "python-stub"), IDENTIFIER),
+    "openai-namespaces": rf"({NAME}\.)?{NAME}",
 }
 """Names that providers and languages take."""
 

@@ -53,27 +53,26 @@ def test_required_parameters_come_first_and_all() -> None:
 
 def test_a_schema_that_holds_itself_ends() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
-    assert _of({"n": {"$ref": "#/$defs/Node"}}, **{"$defs": {"Node": node}}) == (
-        "f(n?: {next?: {next?: any}})"
-    )
+    said = _of({"n": {"$ref": "#/$defs/Node"}}, **{"$defs": {"Node": node}})
+    assert said == "f(n?: {next?: {next?: any}})"
 
 
 def test_names_that_are_no_identifiers_are_quoted() -> None:
     assert _of({"a-b": {"type": "string"}}, "a-b") == 'f("a-b": string)'
 
 
-def test_a_summary_is_the_first_sentence() -> None:
-    assert summary(ToolSpec(name="f", description="Sends  a mail. It may fail.\nMore.")) == (
-        "Sends a mail."
-    )
-    wrapped = "List the issues of a\n    project, oldest first.\n\nArgs:\n    key: its key"
-    assert summary(ToolSpec(name="f", description=wrapped)) == (
-        "List the issues of a project, oldest first."
-    )
-    listed = "Get a project\nkey: its key"
-    assert summary(ToolSpec(name="f", description=listed)) == "Get a project"
-    assert len(summary(ToolSpec(name="f", description="x" * 500))) == 160
-    assert summary(ToolSpec(name="f")) == ""
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Sends  a mail. It may fail.\nMore.", "Sends a mail."),
+        ("List issues of a\n    project.\n\nArgs:\n    key: its key", "List issues of a project."),
+        ("Get a project\nkey: its key", "Get a project"),
+        ("x" * 500, "x" * 159 + "…"),
+        ("", ""),
+    ],
+)
+def test_a_summary_is_the_first_sentence(text: str, said: str) -> None:
+    assert summary(ToolSpec(name="f", description=text)) == said
 
 
 def test_an_export_names_the_tool_and_its_id() -> None:

@@ -18,6 +18,7 @@ from toolcrib.integrations.langchain import ToolcribMiddleware, ToolcribRetrieve
 from toolcrib.integrations.selection import StepOptions
 
 THREAD = {"configurable": {"thread_id": "1"}}
+MAIL = "send a mail to Ana"
 
 
 def tool_named(
@@ -31,13 +32,18 @@ def own_tools(*more: str) -> list[StructuredTool]:
     return [*named, *(tool_named(name) for name in more)]
 
 
-def agent(crib, script, tools=None, *others, **options):
-    model = ScriptedModel(script=script)
+def agent(crib, script, tools=None, *others, model=None, **options):
+    model = model or ScriptedModel(script=script)
     middleware = [ToolcribMiddleware(crib, **options), *others]
-    made = create_agent(
-        model, tools or own_tools(), middleware=middleware, checkpointer=InMemorySaver()
-    )
+    tools = tools or own_tools()
+    made = create_agent(model, tools, middleware=middleware, checkpointer=InMemorySaver())
     return made, model
+
+
+def run(crib, script, tools=None, *others, **options):
+    """Messages of a turn that wants a mail sent, and the model of its agent."""
+    made, model = agent(crib, script, tools, *others, **options)
+    return ask(made, MAIL), model
 
 
 def ask(made, text, config=THREAD):
@@ -50,8 +56,7 @@ def shown(model) -> list[tuple[str, ...]]:
 
 
 def test_a_model_is_given_the_tools_of_the_turn_also_after_a_call(desk):
-    made, model = agent(desk, [calls("send_mail", to="Ana"), AIMessage("sent")])
-    said = ask(made, "send a mail to Ana")
+    said, model = run(desk, [calls("send_mail", to="Ana"), AIMessage("sent")])
     assert [message.text for message in said[-2:]] == ["done for Ana", "sent"]
     first, second = shown(model)
     assert first[0] == "send_mail"
@@ -64,13 +69,10 @@ def test_the_search_is_made_once_a_turn(desk, monkeypatch):
     route = desk.route
     monkeypatch.setattr(desk, "route", lambda *a, **k: asked.append(a) or route(*a, **k))
     made, _ = agent(desk, [calls("send_mail"), AIMessage("sent"), AIMessage("there")])
-    ask(made, "send a mail to Ana")
+    ask(made, MAIL)
     ask(made, "and where is the parcel?")
-    assert [turn.text for ((turn), *_) in asked] == [
-        "send a mail to Ana",
-        "and where is the parcel?",
-    ]
-    assert [message.content for message in asked[1][0].history] == ["send a mail to Ana", "sent"]
+    assert [turn.text for turn, *_ in asked] == [MAIL, "and where is the parcel?"]
+    assert [message.content for message in asked[1][0].history] == [MAIL, "sent"]
 
 
 def test_what_must_come_and_what_the_index_does_not_know_come_first(desk):
@@ -79,24 +81,19 @@ def test_what_must_come_and_what_the_index_does_not_know_come_first(desk):
 
         tools = (tool_named("write_todos"), tool_named("read_file"))
 
-    made, model = agent(
-        desk, [AIMessage("sent")], None, Files(), always_include=["track_parcel"], k=1
-    )
-    ask(made, "send a mail to Ana")
+    _, model = run(desk, [AIMessage("sent")], None, Files(), always_include=["track_parcel"], k=1)
     assert set(shown(model)[0][:3]) == {"write_todos", "read_file", "track_parcel"}
     assert shown(model)[0][3:] == ("send_mail",)
 
 
 def test_an_agent_must_have_what_it_is_always_to_get(desk):
-    made, _ = agent(desk, [AIMessage("")], always_include=["send_male"])
     with pytest.raises(SettingsError, match="no tool 'send_male'; did you mean 'send_mail'"):
-        ask(made, "send a mail to Ana")
+        run(desk, [AIMessage("")], always_include=["send_male"])
 
 
 def test_tools_of_the_provider_stay(desk):
     search = {"type": "web_search_20250305", "name": "web_search"}
-    made, model = agent(desk, [AIMessage("sent")], [*own_tools(), search])
-    ask(made, "send a mail to Ana")
+    _, model = run(desk, [AIMessage("sent")], [*own_tools(), search])
     assert shown(model)[0][-1] == "web_search"
 
 
@@ -104,7 +101,7 @@ def test_tools_of_the_provider_stay(desk):
 def test_tools_of_earlier_turns_keep_their_places(append_only):
     with open_desk(tools={"pass_through": 0, "k": 1, "append_only": append_only}) as crib:
         made, model = agent(crib, [AIMessage("sent"), AIMessage("there")])
-        ask(made, "send a mail to Ana")
+        ask(made, MAIL)
         ask(made, "track a parcel")
     then = ("send_mail", "track_parcel") if append_only else ("track_parcel",)
     assert shown(model) == [("send_mail",), then]
@@ -114,44 +111,39 @@ def test_a_scope_may_come_from_the_run(desk):
     made, model = agent(
         desk, [AIMessage("sent")], scope=lambda runtime: Scope(servers=frozenset({runtime.context}))
     )
-    made.invoke({"messages": [("user", "send a mail to Ana")]}, THREAD, context="post")
+    made.invoke({"messages": [("user", MAIL)]}, THREAD, context="post")
     assert set(shown(model)[0]) <= {"send_parcel", "track_parcel"}
 
 
 def test_a_tool_that_the_turn_does_not_have_is_not_called(desk):
     script = [calls("send_mail", to="Ana"), AIMessage("I cannot")]
-    made, _ = agent(desk, script, scope=Scope(servers=frozenset({"post"})))
-    said = ask(made, "send a mail to Ana")
+    said, _ = run(desk, script, scope=Scope(servers=frozenset({"post"})))
     assert said[-2].status == "error"
     assert "send_mail is not among the tools of this turn" in said[-2].text
 
 
 async def test_a_call_of_a_tool_that_nobody_has_names_no_hidden_tools(desk):
-    made, _ = agent(desk, [calls("send_male"), AIMessage("no")], k=1)
-    said = ask(made, "send a mail to Ana")
+    said, _ = run(desk, [calls("send_male"), AIMessage("no")], k=1)
     assert said[-2].status == "error"
     assert "send_male" in said[-2].text
     assert "send_mail" in said[-2].text
     assert "track_parcel" not in said[-2].text
     made, _ = agent(desk, [calls("send_male"), AIMessage("no")], k=1)
-    again = await made.ainvoke({"messages": [("user", "send a mail to Ana")]}, THREAD)
+    again = await made.ainvoke({"messages": [("user", MAIL)]}, THREAD)
     assert again["messages"][-2].text == said[-2].text
 
 
 def test_tools_that_others_have_take_no_place(desk):
     """The index holds more than the agent has: its own are still ranked."""
-    made, model = agent(desk, [AIMessage("sent")], own_tools()[2:])
-    ask(made, "send a mail to somebody")
+    _, model = run(desk, [AIMessage("sent")], own_tools()[2:])
     assert len(shown(model)[0]) == 2
     assert "send_parcel" in shown(model)[0]
 
 
 @pytest.mark.parametrize("name", ["mail_send_mail", "mail__send_mail", "mail/send_mail"])
 def test_names_may_have_the_servers_in_front(desk, name):
-    made, model = agent(
-        desk, [AIMessage("sent")], [tool_named(name), tool_named("track_parcel")], k=1
-    )
-    ask(made, "send a mail to Ana")
+    tools = [tool_named(name), tool_named("track_parcel")]
+    _, model = run(desk, [AIMessage("sent")], tools, k=1)
     assert shown(model) == [(name,)]
 
 
@@ -161,15 +153,10 @@ def failing(to: str = "") -> str:
 
 def test_how_calls_end_is_reported(desk, monkeypatch):
     tools = [tool_named("send_mail", failing), tool_named("track_parcel")]
-    made, _ = agent(desk, [calls("send_mail"), AIMessage("sent")], tools)
     told = []
-    monkeypatch.setattr(
-        desk,
-        "report_outcome",
-        lambda decision, tool, outcome, took_ms: told.append((tool, outcome)),
-    )
+    monkeypatch.setattr(desk, "report_outcome", lambda _, *said, **__: told.append(said))
     with pytest.raises(ConnectionError):
-        ask(made, "send a mail to Ana")
+        run(desk, [calls("send_mail"), AIMessage("sent")], tools)
     made, _ = agent(desk, [calls("track_parcel"), AIMessage("there")], tools)
     ask(made, "track the parcel")
     assert told == [("mail/send_mail", "failure"), ("post/track_parcel", "success")]
@@ -181,10 +168,8 @@ def test_a_turn_has_what_was_said_and_what_came_with_it():
     now = HumanMessage([{"type": "text", "text": "what is this?"}, image])
     turn = turn_of([summary, AIMessage("hello"), now, calls("look")])
     assert turn.text == "what is this?"
-    assert [(m.role, m.content) for m in turn.history] == [
-        ("user", "Earlier ..."),
-        ("assistant", "hello"),
-    ]
+    history = [(message.role, message.content) for message in turn.history]
+    assert history == [("user", "Earlier ..."), ("assistant", "hello")]
     assert [each.mime for each in turn.attachments] == ["image/png"]
     assert turn_of([summary]).text == ""
 
@@ -216,8 +201,7 @@ def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk
             shown_schemas.extend(each.args_schema for each in request.tools)
             return handler(request)
 
-    made, _ = agent(desk, [calls("send_mail", to="Ana"), AIMessage("sent")], [tool], Look())
-    ask(made, "send a mail to Ana")
+    run(desk, [calls("send_mail", to="Ana"), AIMessage("sent")], [tool], Look())
     assert shown_schemas[0]["required"] == ["to"]
     assert given == [{"$to": "Ana"}]
 
@@ -225,6 +209,7 @@ def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk
 # -- steps -----------------------------------------------------------------------------------------
 
 STEPS = StepOptions(first=1, added=1, most=2)
+THERE = AIMessage("there")
 
 
 def says(text: str, name: str) -> AIMessage:
@@ -233,8 +218,7 @@ def says(text: str, name: str) -> AIMessage:
 
 def test_the_list_stays_while_the_first_tools_found_are_in_it(desk):
     script = [says("Now I call send_mail.", "track_parcel"), AIMessage("sent")]
-    made, model = agent(desk, script, always_include=["track_parcel"], k=1, steps=STEPS)
-    ask(made, "send a mail to Ana")
+    _, model = run(desk, script, always_include=["track_parcel"], k=1, steps=STEPS)
     assert shown(model) == [("track_parcel", "send_mail")] * 2
 
 
@@ -244,15 +228,13 @@ def test_above_the_limit_the_oldest_tool_that_was_not_called_goes(desk):
         says("And I call read_mail.", "send_mail"),
         AIMessage("read"),
     ]
-    made, model = agent(desk, script, k=1, steps=STEPS)
-    ask(made, "send a mail to Ana")
+    _, model = run(desk, script, k=1, steps=STEPS)
     assert shown(model)[1:] == [("send_mail", "track_parcel"), ("send_mail", "read_mail")]
 
 
 def test_tools_may_be_chosen_once_a_turn(desk):
     script = [says("Then I call track_parcel.", "send_mail"), AIMessage("there")]
-    made, model = agent(desk, script, k=1, steps=StepOptions(each=False, search=False))
-    ask(made, "send a mail to Ana")
+    _, model = run(desk, script, k=1, steps=StepOptions(each=False, search=False))
     assert [names for names, _ in model.seen] == [("send_mail",)] * 2
 
 
@@ -264,20 +246,20 @@ def test_the_steps_are_followed_where_messages_have_no_ids(desk):
             messages = [each.model_copy(update={"id": None}) for each in request.messages]
             return handler(request.override(messages=messages))
 
-    script = [says("Then I call track_parcel.", "send_mail"), AIMessage("there"), AIMessage("read")]
+    script = [says("Then I call track_parcel.", "send_mail"), THERE, AIMessage("read")]
     model = ScriptedModel(script=script)
     middleware = [WithoutIds(), ToolcribMiddleware(desk, k=1, steps=STEPS)]
     made = create_agent(model, own_tools(), middleware=middleware, checkpointer=InMemorySaver())
-    ask(made, "send a mail to Ana")
+    ask(made, MAIL)
     ask(made, "read the mail")
     assert shown(model) == [("send_mail",), ("send_mail", "track_parcel"), ("read_mail",)]
 
 
 async def test_a_model_finds_a_tool_that_it_lacks_by_its_own_search(desk):
-    wish = {"name": "find_tools", "args": {"needs": ["track a parcel"]}, "id": "1"}
-    script = [AIMessage("", tool_calls=[wish]), calls("track_parcel"), AIMessage("there")]
+    wish = calls("find_tools", needs=["track a parcel"])
+    script = [wish, calls("track_parcel"), AIMessage("there")]
     made, model = agent(desk, script, k=1, steps=StepOptions(each=False))
-    said = (await made.ainvoke({"messages": [("user", "send a mail to Ana")]}, THREAD))["messages"]
+    said = (await made.ainvoke({"messages": [("user", MAIL)]}, THREAD))["messages"]
     assert model.seen[0][0][0] == "find_tools"
     assert "- track_parcel: " in said[2].text
     assert "track_parcel" in shown(model)[1]
@@ -295,42 +277,35 @@ class ClaudeModel(ScriptedModel):
         return "anthropic-chat"
 
 
-def inline_agent(crib, *script, profile=True, **options):
+def inline_run(crib, *script, profile=True, **options):
     model = ClaudeModel(script=list(script), profile={"mid_conversation_system_messages": profile})
-    middleware = [ToolcribMiddleware(crib, **options)]
-    made = create_agent(model, own_tools(), middleware=middleware, checkpointer=InMemorySaver())
-    return made, model
+    return run(crib, [], model=model, k=1, steps=STEPS, **options)
 
 
 def kinds(model) -> list[list[str]]:
     """The messages of each call of the model: their kinds, or the tools that come and go."""
-    named = {"tool_definition": lambda tool: f"+{tool['definition']['name']}"}
     signs = {"tool_addition": "&", "tool_removal": "-"}
+
+    def change(kind: str, tool: dict) -> str:
+        defined = tool.get("definition")
+        return f"+{defined['name']}" if defined else signs[kind] + tool["name"]
 
     def of(message) -> str:
         if message.type != "system":
             return message.type
-        return " ".join(
-            named.get(
-                block["tool"]["type"], lambda tool, kind=block["type"]: signs[kind] + tool["name"]
-            )(block["tool"])
-            for block in message.content
-        )
+        return " ".join(change(block["type"], block["tool"]) for block in message.content)
 
     return [[of(message) for message in messages] for _, messages in model.seen]
 
 
 def test_tools_come_and_go_within_the_conversation_where_the_model_takes_them_there(desk):
-    made, model = inline_agent(
+    said, model = inline_run(
         desk,
         says("Then I call track_parcel.", "send_mail"),
         says("And I call read_mail.", "send_mail"),
         says("And I call track_parcel.", "send_mail"),
         AIMessage("there"),
-        k=1,
-        steps=STEPS,
     )
-    said = ask(made, "send a mail to Ana")
     assert shown(model) == [("send_mail",)] * 4
     turn, brought = ["human"], ["human", "ai", "tool", "+track_parcel"]
     changed = [*brought, "ai", "tool", "+read_mail -track_parcel"]
@@ -341,24 +316,13 @@ def test_tools_come_and_go_within_the_conversation_where_the_model_takes_them_th
 
 @pytest.mark.parametrize("options", [{"profile": False}, {"inline": False}])
 def test_elsewhere_the_list_of_tools_changes(desk, options):
-    made, model = inline_agent(
-        desk,
-        says("Then I call track_parcel.", "send_mail"),
-        AIMessage("there"),
-        k=1,
-        steps=STEPS,
-        **options,
-    )
-    ask(made, "send a mail to Ana")
+    _, model = inline_run(desk, says("Then I call track_parcel.", "send_mail"), THERE, **options)
     assert shown(model) == [("send_mail",), ("send_mail", "track_parcel")]
 
 
 def test_langchains_model_sends_the_changes_in_their_places(desk):
     anthropic = pytest.importorskip("langchain_anthropic")
-    made, model = inline_agent(
-        desk, says("Then I call track_parcel.", "send_mail"), AIMessage("there"), k=1, steps=STEPS
-    )
-    ask(made, "send a mail to Ana")
+    _, model = inline_run(desk, says("Then I call track_parcel.", "send_mail"), THERE)
     claude = anthropic.ChatAnthropic(model="claude-opus-5-5", api_key="none")
     payload = claude._get_request_payload(model.seen[-1][1])
     assert [each["role"] for each in payload["messages"]] == ["user", "assistant", "user", "system"]
@@ -369,12 +333,10 @@ def test_langchains_model_sends_the_changes_in_their_places(desk):
 
 
 def test_an_agent_with_a_search_of_its_own_is_refused_unless_ours_is_off(desk):
-    made, _ = agent(desk, [AIMessage("")], own_tools("find_tools"))
     with pytest.raises(SettingsError, match=r"its own tool 'find_tools'.*search=False"):
-        ask(made, "send a mail to Ana")
+        run(desk, [AIMessage("")], own_tools("find_tools"))
     steps = StepOptions(search=False)
-    made, model = agent(desk, [AIMessage("sent")], own_tools("find_tools"), steps=steps)
-    ask(made, "send a mail to Ana")
+    _, model = run(desk, [AIMessage("sent")], own_tools("find_tools"), steps=steps)
     assert model.seen[0][0][0] == "find_tools"
 
 
@@ -384,16 +346,14 @@ def test_steps_that_add_no_tool_are_refused_before_the_run():
 
 
 def test_an_agent_that_is_shown_all_its_tools_gets_no_search(desk):
-    made, model = agent(desk, [AIMessage("sent")], own_tools()[:2], k=2)
-    ask(made, "send a mail, read a mail")
+    _, model = run(desk, [AIMessage("sent")], own_tools()[:2], k=2)
     assert "find_tools" not in model.seen[0][0]
 
 
 def test_a_tool_that_was_called_by_name_is_shown_from_then_on_within_the_scope(desk):
     script = [says("", "read_mail"), says("", "track_parcel"), AIMessage("there")]
     scope = Scope(servers=frozenset({"mail"}))
-    made, model = agent(desk, script, k=1, scope=scope, steps=StepOptions(first=1, added=1))
-    ask(made, "send a mail to Ana")
+    _, model = run(desk, script, k=1, scope=scope, steps=StepOptions(first=1, added=1))
     assert "read_mail" in shown(model)[1]
     assert "track_parcel" not in shown(model)[2]
 
@@ -403,8 +363,7 @@ def test_a_disabled_tool_that_was_called_by_name_is_not_shown():
     with open_desk(tools={"pass_through": 0, "k": 1}) as crib:
         disabled = [spec.model_copy(update={"enabled": False}) for spec in TOOLS]
         crib.index_tools([spec for spec in disabled if spec.name == "read_mail"])
-        made, model = agent(crib, script)
-        said = ask(made, "send a mail to Ana")
+        said, model = run(crib, script)
     assert "read_mail" not in {name for names in shown(model) for name in names}
     assert [message.status for message in said if message.type == "tool"] == ["error"] * 2
 
@@ -412,15 +371,14 @@ def test_a_disabled_tool_that_was_called_by_name_is_not_shown():
 def test_a_step_keeps_the_limits_of_the_settings():
     script = [says("Then I call track_parcel.", "track_parcel"), AIMessage("there")]
     with open_desk(tools={"pass_through": 0, "k": 1, "servers": ["mail"]}) as crib:
-        made, model = agent(crib, script)
-        ask(made, "send a mail to Ana")
+        _, model = run(crib, script)
     assert shown(model)[1] == ("send_mail", "read_mail")
 
 
 def test_an_index_that_knows_none_of_the_tools_is_told_once(caplog):
     with Crib.open(MEMORY, settings=free_of_models()) as empty:
         made, model = agent(empty, [AIMessage("sent"), AIMessage("there")])
-        ask(made, "send a mail to Ana")
+        ask(made, MAIL)
         ask(made, "and where is the parcel?")
 
     assert set(shown(model)[0]) == {spec.name for spec in TOOLS}
@@ -431,8 +389,7 @@ def test_an_index_that_knows_none_of_the_tools_is_told_once(caplog):
 def test_an_index_that_lacks_many_of_the_tools_is_told(caplog):
     with open_desk() as crib:
         more = [f"unknown_{number}" for number in range(40)]
-        made, model = agent(crib, [AIMessage("sent")], own_tools(*more))
-        ask(made, "send a mail to Ana")
+        _, model = run(crib, [AIMessage("sent")], own_tools(*more))
 
     assert {*more} <= {*shown(model)[0]}
     [told] = [each for each in caplog.records if "the other 40" in each.message]

@@ -32,14 +32,14 @@ MAIL = "send a mail to Ana"
 def own_tools(specs=TOOLS, **does) -> list[StructuredTool]:
     """The agent's tools; what they do, by name, is else to say so."""
 
-    def made(spec):
+    def made(name, description):
         def say(to: str = "") -> str:
-            return f"{spec.name} for {to}"
+            return f"{name} for {to}"
 
-        acts = does.get(spec.name, say)
-        return StructuredTool.from_function(acts, name=spec.name, description=spec.description)
+        acts = does.get(name, say)
+        return StructuredTool.from_function(acts, name=name, description=description)
 
-    return [made(spec) for spec in specs]
+    return [made(spec.name, spec.description) for spec in specs]
 
 
 def raising(*errors):
@@ -86,6 +86,17 @@ class Run:
         return self.graph.get_state(self.config).values
 
     @property
+    def results(self):
+        """Text of the last result of each tool."""
+        found = self.state["messages"]
+        return {each.name: each.text for each in found if isinstance(each, ToolMessage)}
+
+    @property
+    def last(self):
+        """Text of the last message."""
+        return self.state["messages"][-1].text
+
+    @property
     def bound(self):
         """The names of the tools that each call of the model had."""
         return [names for names, _ in self.model.seen]
@@ -104,12 +115,8 @@ def test_a_turn_is_routed_carried_out_and_answered(desk):
     run = Run(desk, calls("send_mail", to="Ana"), AIMessage("It is sent."))
     state = run.ask(MAIL)
     assert run.path == FLOW
-    assert [message.text for message in state["messages"]] == [
-        MAIL,
-        "",
-        "send_mail for Ana",
-        "It is sent.",
-    ]
+    told = [MAIL, "", "send_mail for Ana", "It is sent."]
+    assert [message.text for message in state["messages"]] == told
     assert run.bound == [("send_mail", "read_mail")] * 2
     assert (state["calls"], state["tools"][0]) == (1, "send_mail")
     assert run.told == "Make at most 5 calls of tools."
@@ -117,15 +124,10 @@ def test_a_turn_is_routed_carried_out_and_answered(desk):
 
 async def test_a_graph_may_be_awaited_and_streamed(desk):
     run = Run(desk, calls("send_mail", to="Ana"), AIMessage("It is sent."))
-    steps = [
-        name
-        async for step in run.graph.astream(
-            {"messages": [("user", MAIL)]}, run.config, stream_mode="updates"
-        )
-        for name in step
-    ]
-    assert steps == FLOW
-    assert run.state["messages"][-1].text == "It is sent."
+    given = {"messages": [("user", MAIL)]}
+    steps = run.graph.astream(given, run.config, stream_mode="updates")
+    assert [name async for step in steps for name in step] == FLOW
+    assert run.last == "It is sent."
 
 
 def test_the_tools_follow_what_the_model_writes_and_called_ones_stay(desk):
@@ -171,9 +173,7 @@ def payroll_run(crib, *script, **options):
 
 def model_plan(*steps):
     """A model's plan: goals and tools."""
-    listed = [{"goal": goal, "tool": tool} for goal, tool in steps]
-    call = {"name": "_Plan", "args": {"steps": listed}, "id": "plan"}
-    return AIMessage("", tool_calls=[call])
+    return calls("_Plan", steps=[{"goal": goal, "tool": tool} for goal, tool in steps])
 
 
 def plan_of(run):
@@ -215,19 +215,19 @@ async def test_a_failing_planner_leaves_the_order_of_prerequisites(payroll):
 
 
 SHOP = (
-    ToolSpec(
-        name="get_weather",
-        server="sky",
-        description="Look up the weather of a city.",
-        annotations={"readOnlyHint": True},
+    *(
+        ToolSpec(
+            name=name,
+            server=server,
+            description=f"Look up the {what} of a city.",
+            annotations={"readOnlyHint": True},
+        )
+        for name, server, what in (
+            ("get_weather", "sky", "weather"),
+            ("fetch_forecast", "sun", "weather forecast"),
+        )
     ),
-    ToolSpec(
-        name="fetch_forecast",
-        server="sun",
-        description="Look up the weather forecast of a city.",
-        annotations={"readOnlyHint": True},
-    ),
-    ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),
+    TOOLS[0],
 )
 RAIN = "look up the weather of the city of Graz"
 
@@ -248,8 +248,7 @@ def test_a_call_that_may_work_later_is_made_again_as_it_was(sky):
     run = Run(sky, calls("get_weather", to="Graz"), AIMessage("Rain."), tools=tools)
     state = run.ask(RAIN)
     assert run.path == [*FLOW[:6], *CALL, *FLOW[6:]]
-    [result] = [m for m in state["messages"] if isinstance(m, ToolMessage)]
-    assert (result.status, result.text) == ("success", "done for Graz")
+    assert run.results == {"get_weather": "done for Graz"}
     assert state["calls"] == 2
 
 
@@ -259,9 +258,8 @@ def test_what_succeeded_beside_a_call_made_again_is_reported_once(sky, monkeypat
         Crib, "report_outcome", lambda _, __, tool, outcome, **___: told.append((tool, outcome))
     )
     tools = own_tools(SHOP, get_weather=raising(TimeoutError("late")))
-    both = calls("get_weather", "fetch_forecast")
-    run = Run(sky, both, AIMessage("Rain."), tools=tools, k=2)
-    run.ask(RAIN)
+    script = calls("get_weather", "fetch_forecast"), AIMessage("Rain.")
+    Run(sky, *script, tools=tools, k=2).ask(RAIN)
     assert sorted(told) == [
         ("sky/get_weather", "failure"),
         ("sky/get_weather", "success"),
@@ -280,24 +278,20 @@ def test_after_the_last_attempt_an_alternate_takes_its_place(sky):
     assert state["failed"] == ["sky/get_weather"]
     assert plan_of(run) == [("fetch_forecast", "done")]
     assert "get_weather: retriable (ConnectionError), attempt 2" in run.told
-    assert state["messages"][-1].text == "Rain."
+    assert run.last == "Rain."
 
 
-@pytest.mark.parametrize(
-    "wrong", [calls("repair_roof"), calls("send_mail")], ids=["unknown", "not given"]
-)
-def test_a_wrong_tool_leads_to_a_new_search_for_what_was_missed(sky, wrong):
-    run = Run(sky, wrong, calls("get_weather"), AIMessage("Rain."), tools=own_tools(SHOP))
+@pytest.mark.parametrize(("wrong", "is_known"), [("repair_roof", False), ("send_mail", True)])
+def test_a_wrong_tool_leads_to_a_new_search_for_what_was_missed(sky, wrong, is_known):
+    run = Run(sky, calls(wrong), calls("get_weather"), AIMessage("Rain."), tools=own_tools(SHOP))
     state = run.ask(RAIN)
     assert run.path[5:9] == ["reflect", "classify", "select_tools", "plan"]
     assert state["needs"] in (["repair roof"], ["Send a mail to somebody."])
     assert run.bound[1][0] == "get_weather"
     assert len(run.bound[1]) == 2
     assert state["messages"][2].text.startswith("There is no tool")
-    assert ("call it again" in state["messages"][2].text) == (
-        wrong.tool_calls[0]["name"] == "send_mail"
-    )
-    assert state["messages"][-1].text == "Rain."
+    assert ("call it again" in state["messages"][2].text) is is_known
+    assert run.last == "Rain."
 
 
 def test_a_tool_that_is_not_there_any_more_is_given_no_more(sky):
@@ -318,20 +312,18 @@ def test_wrong_arguments_are_shown_to_the_model_which_thinks_again(desk):
     state = run.ask(MAIL)
     assert run.path[5:8] == ["reflect", "plan", "agent"]
     assert "send_mail: replan" in run.told
-    assert [m.status for m in state["messages"] if isinstance(m, ToolMessage)] == [
-        "error",
-        "success",
-    ]
+    statuses = [m.status for m in state["messages"] if isinstance(m, ToolMessage)]
+    assert statuses == ["error", "success"]
 
 
 def test_what_is_not_allowed_ends_the_turn_with_an_answer_without_tools(desk):
     tools = own_tools(send_mail=raising(PermissionError("forbidden")))
     run = Run(desk, calls("send_mail"), AIMessage("I may not send mail."), tools=tools)
-    state = run.ask(MAIL)
+    run.ask(MAIL)
     assert run.path[-2:] == ["reflect", "answer"]
     assert run.bound[-1] == ()
     assert "No more tools can be called (critical (PermissionError)" in run.told
-    assert state["messages"][-1].text == "I may not send mail."
+    assert run.last == "I may not send mail."
 
 
 def test_what_must_not_happen_twice_is_not_repeated(desk):
@@ -349,11 +341,10 @@ async def test_a_tool_that_takes_too_long_is_left():
             time.sleep(0.2)
             return "late"
 
+        script, tools = (calls("send_mail"), AIMessage("Perhaps.")), own_tools(send_mail=slow)
+        given = {"messages": [("user", MAIL)]}
         for go in ("invoke", "ainvoke"):
-            run = Run(
-                crib, calls("send_mail"), AIMessage("Perhaps."), tools=own_tools(send_mail=slow)
-            )
-            given = {"messages": [("user", MAIL)]}
+            run = Run(crib, *script, tools=tools)
             state = getattr(run.graph, go)(given, run.config)
             state = state if go == "invoke" else await state
             assert state["messages"][2].text == "TimeoutError: "
@@ -361,25 +352,22 @@ async def test_a_tool_that_takes_too_long_is_left():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"max_calls": 2}, "all 2 calls"), ({"limit_s": 0.0}, "the 0 seconds")]
+    ("made", "options", "said"),
+    [(2, {"max_calls": 2}, "all 2 calls"), (1, {"limit_s": 0.0}, "the 0 seconds")],
 )
-def test_a_turn_ends_at_its_caps(desk, options, said):
-    script = (
-        [calls("send_mail") for _ in range(2)] if "max_calls" in options else [calls("send_mail")]
-    )
-    run = Run(desk, *script, AIMessage("Enough."), **options)
-    state = run.ask(MAIL)
+def test_a_turn_ends_at_its_caps(desk, made, options, said):
+    run = Run(desk, *(calls("send_mail") for _ in range(made)), AIMessage("Enough."), **options)
+    run.ask(MAIL)
     assert run.path[-2:] == ["reflect", "answer"]
     assert said in run.told
-    assert state["messages"][-1].text == "Enough."
+    assert run.last == "Enough."
 
 
 def test_calls_beyond_the_cap_are_answered_and_not_made(desk):
     run = Run(desk, calls("send_mail", "read_mail"), AIMessage("Half."), max_calls=1)
-    state = run.ask(MAIL)
-    said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
-    assert said["send_mail"] == "send_mail for "
-    assert said["read_mail"].startswith("Not carried out")
+    run.ask(MAIL)
+    assert run.results["send_mail"] == "send_mail for "
+    assert run.results["read_mail"].startswith("Not carried out")
 
 
 # -- knowledge, conversations --------------------------------------------------------------------
@@ -387,16 +375,12 @@ def test_calls_beyond_the_cap_are_answered_and_not_made(desk):
 
 def test_an_answer_has_citations_out_of_two_collections():
     with open_desk() as crib:
-        crib.add_collections(
-            Collection(name="post", description="Weight of parcels."),
-            Collection(name="glass", description="Glass in parcels."),
-        )
-        crib.index_passages(
-            [
-                Passage("post", "weight.md", "A parcel may weigh thirty kilograms."),
-                Passage("glass", "glass.md", "Glass in a parcel is wrapped twice."),
-            ]
-        )
+        for name, described, text in (
+            ("post", "Weight of parcels.", "A parcel may weigh thirty kilograms."),
+            ("glass", "Glass in parcels.", "Glass in a parcel is wrapped twice."),
+        ):
+            crib.add_collections(Collection(name=name, description=described))
+            crib.index_passages([Passage(name, "rules.md", text)])
         run = Run(crib, AIMessage("At most thirty kilograms [1]."))
         state = run.ask("how much may a parcel with glass weigh?")
     assert "select_knowledge" in run.path
@@ -414,8 +398,7 @@ def test_small_talk_is_answered_without_anything(desk):
 
 
 def test_a_follow_up_begins_anew_with_the_conversation_as_its_history(desk):
-    script = [calls("send_mail"), AIMessage("Sent."), AIMessage("Which parcel?")]
-    run = Run(desk, *script)
+    run = Run(desk, calls("send_mail"), AIMessage("Sent."), AIMessage("Which parcel?"))
     run.ask(MAIL)
     state = run.ask("track a parcel")
     assert state["calls"] == 0
@@ -425,9 +408,7 @@ def test_a_follow_up_begins_anew_with_the_conversation_as_its_history(desk):
 
 
 def test_a_scope_may_come_from_the_run(desk):
-    run = Run(
-        desk, AIMessage("?"), scope=lambda runtime: Scope(servers=frozenset({runtime.context}))
-    )
+    run = Run(desk, AIMessage("?"), scope=lambda run: Scope(servers=frozenset({run.context})))
     run.ask(MAIL, context="post")
     assert set(run.bound[0]) <= {"send_parcel", "track_parcel"}
 
@@ -435,58 +416,47 @@ def test_a_scope_may_come_from_the_run(desk):
 # -- people ----------------------------------------------------------------------------------------
 
 
+def waiting_for_approval(crib, *named, ask=MAIL, **options):
+    """A run that waits for a person's decision on the first of these calls."""
+    script = calls(*named, to="Ana"), AIMessage("Done.")
+    run = Run(crib, *script, approve=lambda spec: spec.name == named[0], **options)
+    run.ask(ask)
+    assert run.path[-1] == "__interrupt__"
+    return run
+
+
+def resume(*decisions):
+    return Command(resume={"decisions": [*decisions]})
+
+
+def edit(name, to):
+    return {"type": "edit", "edited_action": {"name": name, "args": {"to": to}}}
+
+
 @pytest.mark.parametrize(
     ("decision", "result"),
     [
         ({"type": "approve"}, "send_mail for Ana"),
-        (
-            {"type": "edit", "edited_action": {"name": "send_mail", "args": {"to": "Bob"}}},
-            "send_mail for Bob",
-        ),
-        (
-            {"type": "reject", "message": "not on a Sunday"},
-            "A person refused this call: not on a Sunday.",
-        ),
+        (edit("send_mail", "Bob"), "send_mail for Bob"),
+        ({"type": "reject", "message": "not today"}, "A person refused this call: not today."),
     ],
     ids=["approve", "edit", "reject"],
 )
 async def test_a_person_approves_calls_of_sensitive_tools(desk, decision, result):
-    run = Run(
-        desk,
-        calls("send_mail", "read_mail", to="Ana"),
-        AIMessage("Done."),
-        approve=lambda spec: spec.name == "send_mail",
-    )
-    run.ask(MAIL)
-    assert run.path[-1] == "__interrupt__"
+    run = waiting_for_approval(desk, "send_mail", "read_mail")
     [asked] = run.graph.get_state(run.config).interrupts
     assert asked.value["action_requests"] == [
         {"name": "send_mail", "args": {"to": "Ana"}, "description": "Send a mail to somebody."}
     ]
-    state = await run.graph.ainvoke(Command(resume={"decisions": [decision]}), run.config)
-    said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
-    assert said == {"send_mail": result, "read_mail": "read_mail for Ana"}
-    assert state["messages"][-1].text == "Done."
-
-
-def waiting_for_approval(desk):
-    """A run that waits for a person's decision on `send_mail`."""
-    run = Run(
-        desk,
-        calls("send_mail", to="Ana"),
-        AIMessage("Done."),
-        approve=lambda spec: spec.name == "send_mail",
-    )
-    run.ask(MAIL)
-    return run
+    await run.graph.ainvoke(resume(decision), run.config)
+    assert run.results == {"send_mail": result, "read_mail": "read_mail for Ana"}
+    assert run.last == "Done."
 
 
 def test_a_person_puts_another_tool_in_place_of_a_call(desk):
-    run = waiting_for_approval(desk)
-    edited = {"name": "read_mail", "args": {"to": "Bob"}}
-    state = run.go(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
-    said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
-    assert said == {"read_mail": "read_mail for Bob"}
+    run = waiting_for_approval(desk, "send_mail")
+    run.go(resume(edit("read_mail", "Bob")))
+    assert run.results == {"read_mail": "read_mail for Bob"}
 
 
 @pytest.mark.parametrize(
@@ -500,24 +470,19 @@ def test_a_person_puts_another_tool_in_place_of_a_call(desk):
     ids=["type", "count", "edit", "shape"],
 )
 def test_a_decision_that_cannot_be_read_is_asked_for_again(desk, answer, field):
-    run = waiting_for_approval(desk)
+    run = waiting_for_approval(desk, "send_mail")
     run.go(Command(resume=answer))
     [asked] = run.graph.get_state(run.config).interrupts
     assert field in asked.value["error"]
     assert asked.value["action_requests"][0]["name"] == "send_mail"
-    state = run.go(Command(resume={"decisions": [{"type": "approve"}]}))
-    said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
-    assert said == {"send_mail": "send_mail for Ana"}
+    run.go(resume({"type": "approve"}))
+    assert run.results == {"send_mail": "send_mail for Ana"}
 
 
 @pytest.mark.parametrize("hint", [True, False])
 def test_a_tool_that_the_index_does_not_know_says_itself_whether_a_person_is_asked(desk, hint):
-    wipe = StructuredTool.from_function(
-        lambda: "wiped",
-        name="wipe_disk",
-        description="Wipe the disk.",
-        metadata={"destructiveHint": hint},
-    )
+    said = {"name": "wipe_disk", "description": "Wipe.", "metadata": {"destructiveHint": hint}}
+    wipe = StructuredTool.from_function(lambda: "wiped", **said)
     run = Run(desk, calls("wipe_disk"), AIMessage("Done."), tools=[*own_tools(), wipe])
     run.ask(MAIL)
     assert (run.path[-1] == "__interrupt__") is hint
@@ -525,18 +490,10 @@ def test_a_tool_that_the_index_does_not_know_says_itself_whether_a_person_is_ask
 
 def test_a_call_made_again_is_the_one_that_was_approved(sky):
     tools = own_tools(SHOP, get_weather=raising(TimeoutError("late")))
-    run = Run(
-        sky,
-        calls("get_weather", to="Rome"),
-        AIMessage("Rain."),
-        tools=tools,
-        approve=lambda spec: spec.name == "get_weather",
-    )
-    run.ask(RAIN)
-    edited = {"name": "get_weather", "args": {"to": "Graz"}}
-    state = run.go(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
+    run = waiting_for_approval(sky, "get_weather", ask=RAIN, tools=tools)
+    run.go(resume(edit("get_weather", "Graz")))
     assert run.path == [*CALL, *CALL, *FLOW[6:]]
-    assert state["messages"][2].text == "done for Graz"
+    assert run.results == {"get_weather": "done for Graz"}
 
 
 # -- a graph of one's own ------------------------------------------------------------------------
@@ -566,6 +523,4 @@ def test_without_reflection_no_call_is_made_again(desk):
 
 def test_an_agent_must_have_what_it_is_always_to_get(desk):
     with pytest.raises(SettingsError, match="no tool 'fly'"):
-        RoutingNodes(
-            desk, ScriptedModel(script=[]), own_tools(), RoutingOptions(always_include=("fly",))
-        )
+        Run(desk, always_include=("fly",))

@@ -8,42 +8,29 @@ import langgraph_bigtool
 import pytest
 from langchain_core.messages import AIMessage
 
-from tests.integrations.conftest import ScriptedModel
+from tests.integrations.conftest import ScriptedModel, calls
 from tests.integrations.test_langgraph import own_tools
 from toolcrib import Scope
 from toolcrib.integrations.langgraph import create_agent, retrieval_functions
-
-
-def wish(query: str) -> AIMessage:
-    call = {"name": "retrieve_tools", "args": {"query": query}, "id": "1"}
-    return AIMessage("", tool_calls=[call])
 
 
 def registry() -> dict:
     return {f"id-{tool.name}": tool for tool in own_tools()}
 
 
-SEND = AIMessage("", tool_calls=[{"name": "send_mail", "args": {"to": "Ana"}, "id": "2"}])
-
-
 @pytest.mark.parametrize("go", ["invoke", "ainvoke"])
 async def test_an_agent_retrieves_tools_and_is_given_them(desk, go):
-    model = ScriptedModel(script=[wish("send a mail"), SEND, AIMessage("Sent.")])
+    wish = calls("retrieve_tools", query="send a mail")
+    model = ScriptedModel(script=[wish, calls("send_mail", to="Ana"), AIMessage("Sent.")])
     agent = create_agent(model, registry(), limit=1, crib=desk).compile()
     state = getattr(agent, go)({"messages": [("user", "write to Ana")]})
     state = state if go == "invoke" else await state
-    assert [m.text for m in state["messages"][2:]] == [
-        "Available tools: ['send_mail']",
-        "",
-        "send_mail for Ana",
-        "Sent.",
-    ]
+    available, _, sent, last = (message.text for message in state["messages"][2:])
+    assert available == "Available tools: ['send_mail']"
+    assert (sent, last) == ("send_mail for Ana", "Sent.")
     assert state["selected_tool_ids"] == ["id-send_mail"]
-    assert [names for names, _ in model.seen] == [
-        ("retrieve_tools",),
-        ("retrieve_tools", "send_mail"),
-        ("retrieve_tools", "send_mail"),
-    ]
+    shown = [names for names, _ in model.seen]
+    assert shown == [("retrieve_tools",), *[("retrieve_tools", "send_mail")] * 2]
 
 
 def send_letter(to: str) -> str:
@@ -65,9 +52,8 @@ async def test_without_a_crib_the_registry_is_indexed(monkeypatch):
 
 
 def test_a_scope_holds_inside_the_search(desk):
-    retrieve, _ = retrieval_functions(
-        registry(), limit=2, crib=desk, scope=Scope(servers=frozenset({"post"}))
-    )
+    post = Scope(servers=frozenset({"post"}))
+    retrieve, _ = retrieval_functions(registry(), limit=2, crib=desk, scope=post)
     assert set(retrieve("send a mail")) == {"id-send_parcel", "id-track_parcel"}
 
 

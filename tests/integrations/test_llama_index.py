@@ -25,16 +25,20 @@ from toolcrib.integrations.selection import StepCost, StepOptions
 LOOKED_AT = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """What LlamaIndex's workflows look at of their own."""
 
+MAIL = "send a mail to Ana"
 GLASS = "how is glass in a parcel wrapped?"
 
 
-def act(to: str) -> str:
-    return f"done for {to}"
+def tools(*more: str, called: list[str] | None = None) -> list[FunctionTool]:
+    """The house's tools and more; whom they are called for is noted."""
 
+    def act(to: str) -> str:
+        if called is not None:
+            called.append(to)
+        return f"done for {to}"
 
-def tools(*more: str) -> list[FunctionTool]:
-    named = [FunctionTool.from_defaults(act, spec.name, spec.description) for spec in TOOLS]
-    return [*named, *(FunctionTool.from_defaults(act, name, "Something.") for name in more)]
+    described = {spec.name: spec.description for spec in TOOLS} | dict.fromkeys(more, "Something.")
+    return [FunctionTool.from_defaults(act, name, text) for name, text in described.items()]
 
 
 def names(found) -> list[str]:
@@ -43,11 +47,9 @@ def names(found) -> list[str]:
 
 async def test_tools_come_for_what_is_asked(desk):
     retriever = ToolcribObjectRetriever(desk, tools("ponder"), k=1)
-    assert names(retriever.retrieve("send a mail to Ana")) == ["ponder", "send_mail"]
-    assert names(await retriever.aretrieve(QueryBundle("track a parcel"))) == [
-        "ponder",
-        "track_parcel",
-    ]
+    assert names(retriever.retrieve(MAIL)) == ["ponder", "send_mail"]
+    found = await retriever.aretrieve(QueryBundle("track a parcel"))
+    assert names(found) == ["ponder", "track_parcel"]
     assert names(retriever.retrieve("")) == ["ponder"]
 
 
@@ -65,7 +67,7 @@ async def test_an_agent_takes_it_as_its_retriever_of_tools(desk):
     agent = FunctionAgent(
         llm=MockFunctionCallingLLM(), tool_retriever=ToolcribObjectRetriever(desk, tools(), k=1)
     )
-    assert names(await agent.get_tools("send a mail to Ana")) == ["send_mail"]
+    assert names(await agent.get_tools(MAIL)) == ["send_mail"]
 
 
 def test_what_comes_after_retrieval_is_called(desk):
@@ -75,7 +77,7 @@ def test_what_comes_after_retrieval_is_called(desk):
             return nodes[-1:]
 
     retriever = ToolcribObjectRetriever(desk, tools(), node_postprocessors=[Last()])
-    assert names(retriever.retrieve("send a mail to Ana")) == ["read_mail"]
+    assert names(retriever.retrieve(MAIL)) == ["read_mail"]
 
 
 # -- an agent that follows the steps ---------------------------------------------------------------
@@ -105,11 +107,14 @@ def answer(text: str, **calls: dict[str, Any]) -> ChatMessage:
     return ChatMessage(role="assistant", blocks=[TextBlock(text=text), *blocks])
 
 
+def made(desk, script: Script, own=None, **options: Any) -> ToolcribFunctionAgent:
+    llm = MockFunctionCallingLLM(response_generator=script)
+    return ToolcribFunctionAgent(llm=llm, tools=own or tools(), crib=desk, k=1, **options)
+
+
 async def ran(desk, script: Script, own=None, **options: Any) -> str:
     """What an agent says in the end to one who wants a mail sent."""
-    llm = MockFunctionCallingLLM(response_generator=script)
-    agent = ToolcribFunctionAgent(llm=llm, tools=own or tools(), crib=desk, k=1, **options)
-    return str(await agent.run("send a mail to Ana"))
+    return str(await made(desk, script, own, **options).run(MAIL))
 
 
 TO = {"to": "Ana"}
@@ -124,43 +129,27 @@ async def test_an_agents_tools_follow_its_steps_and_called_ones_stay(desk):
 
 
 @LOOKED_AT
-async def test_an_agent_finds_a_tool_that_it_lacks(desk):
+@pytest.mark.parametrize("workflow", [False, True])
+async def test_an_agent_finds_a_tool_that_it_lacks_also_in_a_workflow(desk, workflow):
     asked = answer("", find_tools={"needs": ["track a parcel"]})
     script = Script(asked, answer("", track_parcel=TO), answer("there"))
-    assert await ran(desk, script, steps=StepOptions(each=False)) == "there"
-    assert "track_parcel" in script.seen[1]
-
-
-@LOOKED_AT
-async def test_an_agent_of_a_workflow_finds_a_tool_that_it_lacks(desk):
-    asked = answer("", find_tools={"needs": ["track a parcel"]})
-    script = Script(asked, answer("", track_parcel=TO), answer("there"))
-    llm, steps = MockFunctionCallingLLM(response_generator=script), StepOptions(each=False)
+    steps = StepOptions(each=False)
     first, second = (
-        ToolcribFunctionAgent(
-            name=name, description=name, llm=llm, tools=tools(), crib=desk, k=1, steps=steps
-        )
-        for name in ("first", "second")
+        made(desk, script, name=name, description=name, steps=steps) for name in ("first", "second")
     )
-    workflow = AgentWorkflow(agents=[first, second], root_agent="first")
-    assert str(await workflow.run("send a mail to Ana")) == "there"
+    agents = AgentWorkflow(agents=[first, second], root_agent="first") if workflow else first
+    assert str(await agents.run(MAIL)) == "there"
     assert ["track_parcel" in names for names in script.seen] == [False, True, True]
 
 
 @LOOKED_AT
 async def test_a_tool_that_the_turn_does_not_have_is_not_called(desk):
     called: list[str] = []
-
-    def act(to: str) -> str:
-        called.append(to)
-        return to
-
-    own = [FunctionTool.from_defaults(act, spec.name, spec.description) for spec in TOOLS]
     script = Script(answer("", track_parcel=TO), answer("", send_mail=TO), answer("no"))
     costs: list[StepCost] = []
     scope = Scope(servers=frozenset({"mail"}))
     steps = StepOptions(each=False, report=costs.append)
-    await ran(desk, script, own, scope=scope, steps=steps)
+    await ran(desk, script, tools(called=called), scope=scope, steps=steps)
     assert called == ["Ana"]
     assert "track_parcel" not in script.seen[1]
     changes = [(cost.shown, cost.added, cost.dropped) for cost in costs]
@@ -197,10 +186,7 @@ def test_a_tool_can_be_indexed():
 async def test_passages_are_nodes_with_their_places(office, scope):
     retriever = ToolcribNodeRetriever(office, k=1, scope=scope)
     found = retriever.retrieve(GLASS)
-    assert [each.text for each in found] == [
-        "Glass in a parcel is wrapped in paper twice." for _ in range(scope is None)
-    ]
-    assert {each.metadata["citation"] for each in found} <= {"glass.md, part 1"}
-    assert [each.node_id for each in await retriever.aretrieve(GLASS)] == [
-        each.node_id for each in found
-    ]
+    glass = ("Glass in a parcel is wrapped in paper twice.", "glass.md, part 1")
+    assert [(each.text, each.metadata["citation"]) for each in found] == [glass][: scope is None]
+    again = await retriever.aretrieve(GLASS)
+    assert [each.node_id for each in again] == [each.node_id for each in found]

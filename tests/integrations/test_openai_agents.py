@@ -41,6 +41,7 @@ from toolcrib.integrations.openai_agents import (
 from toolcrib.integrations.selection import StepOptions
 
 UNTRACED = RunConfig(tracing_disabled=True)
+MAIL = "send a mail to Ana"
 
 
 async def act(_context, _arguments) -> str:
@@ -82,19 +83,26 @@ class Scripted(Model):
         raise NotImplementedError
 
 
-def office_agent(model=None) -> Agent:
+def office_agent(model=None, **fields) -> Agent:
     tools = [function(spec.name, spec.description) for spec in TOOLS]
-    return Agent("office", model=model, tools=[*tools, function("ponder"), WebSearchTool()])
+    tools += [function("ponder"), WebSearchTool()]
+    return Agent(**{"name": "office", "model": model, "tools": tools, **fields})
+
+
+async def run(agent, crib, config=UNTRACED, **options):
+    """Result of a run that wants a mail sent."""
+    made = await agent_for_turn(agent, MAIL, crib, k=1, **options)
+    return await Runner.run(made, MAIL, run_config=config)
+
+
+def outputs(result):
+    return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
 
 
 async def test_an_agent_has_the_functions_of_the_turn(desk):
     model = Scripted()
-    made = await agent_for_turn(
-        office_agent(model), "send a mail to Ana", desk, k=1, always_include=["read_mail"]
-    )
-    assert (
-        await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
-    ).final_output == "done"
+    result = await run(office_agent(model), desk, always_include=["read_mail"])
+    assert result.final_output == "done"
     assert model.seen == [["read_mail", "ponder", "send_mail", "web_search"]]
 
 
@@ -106,59 +114,45 @@ async def test_a_step_brings_the_functions_of_the_models_last_words_behind_the_o
             ended.append(agent.name)
 
     model = Scripted(("Then I call track_parcel.", "send_mail", "{}"))
-    office = replace(office_agent(model), hooks=Ends())
-    steps = StepOptions(first=1, added=1)
-    made = await agent_for_turn(office, "send a mail to Ana", desk, k=1, steps=steps)
-    await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    await run(office_agent(model, hooks=Ends()), desk, steps=StepOptions(first=1, added=1))
     first = ["ponder", "send_mail", "web_search"]
     assert model.seen == [first, ["ponder", "send_mail", "track_parcel", "web_search"]]
     assert ended == ["office"] * 2
 
 
 async def test_a_model_finds_a_function_that_it_lacks_by_its_own_search(desk):
-    model = Scripted(
-        ("", "find_tools", '{"needs": ["track a parcel"]}'), ("", "track_parcel", "{}")
-    )
-    steps = StepOptions(each=False)
-    made = await agent_for_turn(office_agent(model), "send a mail to Ana", desk, k=1, steps=steps)
-    result = await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    wish = '{"needs": ["track a parcel"]}'
+    model = Scripted(("", "find_tools", wish), ("", "track_parcel", "{}"))
+    found, called = outputs(await run(office_agent(model), desk, steps=StepOptions(each=False)))
     assert "track_parcel" in model.seen[1]
-    outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
-    assert "- track_parcel: " in outputs[0]
-    assert outputs[1] == "done"
+    assert "- track_parcel: " in found
+    assert called == "done"
 
 
 async def test_a_function_that_was_called_by_name_comes_where_the_run_goes_on(desk):
     model = Scripted(("", "track_parcel", "{}"))
-    steps = StepOptions(each=False)
-    made = await agent_for_turn(office_agent(model), "send a mail to Ana", desk, k=1, steps=steps)
     goes_on = replace(UNTRACED, tool_not_found_behavior="return_error_to_model")
-    result = await Runner.run(made, "send a mail to Ana", run_config=goes_on)
-    outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
-    assert "not found" in outputs[0]
+    result = await run(office_agent(model), desk, goes_on, steps=StepOptions(each=False))
+    assert "not found" in outputs(result)[0]
     assert ["track_parcel" in names for names in model.seen] == [False, True]
 
 
 async def test_an_agent_that_is_handed_the_run_has_its_own_functions(desk):
-    other = replace(office_agent(Scripted()), name="other")
-    other = await agent_for_turn(other, "send a mail to Ana", desk, k=1)
-    office = replace(office_agent(Scripted(("", "transfer_to_other", "{}"))), handoffs=[other])
-    made = await agent_for_turn(office, "send a mail to Ana", desk, k=1)
-    result = await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    other = await agent_for_turn(office_agent(Scripted(), name="other"), MAIL, desk, k=1)
+    office = office_agent(Scripted(("", "transfer_to_other", "{}")), handoffs=[other])
+    result = await run(office, desk)
     assert result.last_agent.name == "other"
     assert other.model.seen == office.model.seen == [["ponder", "send_mail", "web_search"]]
 
 
 async def test_a_broken_search_finds_nothing_and_the_run_goes_on(desk):
-    model = Scripted(("", "find_tools", "{"))
-    made = await agent_for_turn(office_agent(model), "send a mail to Ana", desk, k=1)
-    result = await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    result = await run(office_agent(Scripted(("", "find_tools", "{"))), desk)
     assert result.final_output == "done"
 
 
 async def test_an_agent_must_have_what_it_is_always_to_get(desk):
     with pytest.raises(SettingsError, match="no tool 'fly'"):
-        await agent_for_turn(office_agent(), "send a mail", desk, always_include=["fly"])
+        await run(office_agent(), desk, always_include=["fly"])
 
 
 def test_a_turn_is_the_last_that_the_user_says():
@@ -176,7 +170,7 @@ def test_a_turn_is_the_last_that_the_user_says():
 
 
 def test_a_request_has_the_functions_of_the_turn(desk):
-    tools, ids = turn_tools(desk, "send a mail to Ana", k=1)
+    tools, ids = turn_tools(desk, MAIL, k=1)
     assert ids == {"mail__send_mail": "mail/send_mail"}
     assert TypeAdapter(list[FunctionToolParam]).validate_python(tools, extra="forbid") == tools
 
@@ -215,7 +209,7 @@ async def test_a_schema_that_is_refused_is_replaced_and_the_call_restored(desk):
     schema = {"type": "object", "properties": {"$to": {"type": "string"}}, "required": ["$to"]}
     tool = FunctionTool("send_mail", "Send.", schema, send, strict_json_schema=False)
     office = Agent(name="office", tools=[tool])
-    [chosen] = (await agent_for_turn(office, "send a mail to Ana", desk, k=1)).tools
+    [chosen] = (await agent_for_turn(office, MAIL, desk, k=1)).tools
     assert chosen.params_json_schema["required"] == ["to"]
     await chosen.on_invoke_tool(None, '{"to": "Ana"}')
     await chosen.on_invoke_tool(None, "no json")

@@ -169,12 +169,8 @@ def test_a_property_that_requires_itself_is_required_by_its_object():
     inner = {"type": "object", "properties": {"b": {**TEXT, "required": True}}}
     found = fit(properties={"a": {**TEXT, "required": True}, "c": inner}, required=None)
     assert found["required"] == ["a"]
-    assert found["properties"]["a"] == TEXT
-    assert found["properties"]["c"] == {
-        "type": "object",
-        "properties": {"b": TEXT},
-        "required": ["b"],
-    }
+    strict = {"type": "object", "properties": {"b": TEXT}, "required": ["b"]}
+    assert found["properties"] == {"a": TEXT, "c": strict}
 
 
 def test_references_are_written_out_recursion_is_cut_and_a_lost_one_takes_any_value():
@@ -249,21 +245,16 @@ def test_names_are_replaced_at_every_depth_and_restored(format):
     assert first.startswith("filter_state_")
     assert set(schema["properties"]) == {first, "filter_state", "since", "rows", "free"}
     assert schema["properties"]["rows"]["items"]["required"] == ["id"]
-    arguments = {first: "open", "since": "today", "rows": [{"id": 1}], "free": {"since": 1}}
+    free = {"free": {"since": 1}}
+    arguments = {first: "open", "since": "today", "rows": [{"id": 1}], **free}
     restored = restore_arguments(ORDERS, arguments)
-    assert restored == {
-        "filter[state]": "open",
-        "since>": "today",
-        "rows": [{"@id": 1}],
-        "free": {"since": 1},
-    }
+    assert restored == {"filter[state]": "open", "since>": "today", "rows": [{"@id": 1}], **free}
     assert restore_arguments(ORDERS, restored) == restored
     assert restore_arguments(ORDERS, json.dumps(arguments)) == restored
 
 
-TOP = ToolSpec(
-    name="lo", server="s", input_schema={"type": "object", "properties": {"$top": COUNT}}
-)
+TAKES_TOP = {"type": "object", "properties": {"$top": COUNT}}
+TOP = ToolSpec(name="lo", server="s", input_schema=TAKES_TOP)
 
 
 @pytest.mark.parametrize(
@@ -282,10 +273,7 @@ def test_arguments_that_are_no_object_are_refused(tool, sent):
 
 def test_a_definition_of_mcp_has_the_names_of_its_server():
     [shown] = export([ORDERS], "mcp")
-    assert shown["inputSchema"] == {
-        **ORDERS.input_schema,
-        "properties": ORDERS.input_schema["properties"],
-    }
+    assert shown["inputSchema"] == ORDERS.input_schema
     [odd] = export([ToolSpec(name="send mail")], "mcp")
     assert odd["name"].startswith("send_mail_")
 
@@ -303,45 +291,31 @@ def test_a_tool_that_no_definition_expresses_is_left_out_and_named(caplog):
     odd = ToolSpec(name="odd_list", input_schema={"type": "array"})
     found = Definitions.of([ORDERS, odd], "openai")
     assert list(found.names.values()) == ["list_orders"]
-    assert [(each.id, each.reason) for each in found.left_out] == [
-        ("odd_list", "its arguments are not an object")
-    ]
+    [left_out] = found.left_out
+    assert (left_out.id, left_out.reason) == ("odd_list", "its arguments are not an object")
     Definitions.of([odd], "openai")
     assert len([each for each in caplog.records if "odd_list" in each.getMessage()]) == 1
 
 
 # -- what providers understand ---------------------------------------------------------------------
 
-CLOSED = {
-    "type": "object",
-    "properties": {"title": TEXT, "tag": TEXT},
-    "required": ["title"],
-    "additionalProperties": False,
-}
-
-
-def test_strict_goes_to_who_takes_it_with_this_schema():
-    tool = ToolSpec(name="file", input_schema=CLOSED, annotations={"strict": True})
-    assert export([tool], "anthropic")[0]["strict"] is True
-    assert "strict" not in export([tool], "openai")[0]["function"]
-    complete = {**CLOSED, "required": ["title", "tag"]}
-    [shown] = export([tool.model_copy(update={"input_schema": complete})], "openai")
-    assert shown["function"]["strict"] is True
-
 
 @pytest.mark.parametrize(
-    ("constrained", "strict_for"),
+    ("properties", "strict_for"),
     [
-        ({"type": "integer", "minimum": 1}, {"openai"}),
-        ({"type": "string", "maxLength": 9}, {"openai"}),
-        ({"type": "array", "items": TEXT, "minItems": 2}, {"openai"}),
-        ({"type": "array", "items": TEXT, "minItems": 1}, {"openai", "anthropic"}),
-        ({"allOf": [TEXT], "description": "Title."}, {"anthropic"}),
-        ({"type": "array", "items": TEXT, "uniqueItems": True}, set()),
+        ({"title": TEXT}, {"openai", "anthropic"}),
+        ({"title": TEXT, "optional": TEXT}, {"anthropic"}),
+        ({"title": {"type": "integer", "minimum": 1}}, {"openai"}),
+        ({"title": {"type": "string", "maxLength": 9}}, {"openai"}),
+        ({"title": {"type": "array", "items": TEXT, "minItems": 2}}, {"openai"}),
+        ({"title": {"type": "array", "items": TEXT, "minItems": 1}}, {"openai", "anthropic"}),
+        ({"title": {"allOf": [TEXT], "description": "Title."}}, {"anthropic"}),
+        ({"title": {"type": "array", "items": TEXT, "uniqueItems": True}}, set()),
     ],
 )
-def test_strict_is_left_out_for_keywords_that_a_provider_refuses(constrained, strict_for):
-    schema = {**CLOSED, "properties": {"title": constrained}}
+def test_strict_goes_to_who_takes_it_with_this_schema(properties, strict_for):
+    closed = {"type": "object", "required": ["title"], "additionalProperties": False}
+    schema = {**closed, "properties": properties}
     tool = ToolSpec(name="file", input_schema=schema, annotations={"strict": True})
     shown = {name: export([tool], name)[0] for name in ("openai", "anthropic")}
     assert {n for n, d in shown.items() if d.get("function", d).get("strict")} == strict_for
@@ -406,11 +380,8 @@ def objects(draw, depth=2):
 
 @st.composite
 def typed(draw, depth):
-    kind = draw(
-        st.sampled_from(
-            ["text", "count", "list", "tuple", "object", "map"] if depth > 0 else ["text"]
-        )
-    )
+    kinds = ["text", "count", "list", "tuple", "object", "map"] if depth > 0 else ["text"]
+    kind = draw(st.sampled_from(kinds))
     if kind == "object":
         return draw(objects(depth))
     if kind == "list":

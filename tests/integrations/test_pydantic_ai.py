@@ -37,15 +37,14 @@ class Scripted:
         says = self.script.pop(0)
         return ModelResponse(says if isinstance(says, list) else [says])
 
-    @property
-    def model(self) -> FunctionModel:
-        return FunctionModel(self)
+    def agent(self, *toolsets, **options) -> Agent:
+        return Agent(FunctionModel(self), toolsets=toolsets, **options)
 
 
 async def test_a_run_is_given_the_tools_of_its_prompt_at_every_step(desk):
     says = Scripted(ToolCallPart("send_mail", {"to": "Ana"}), TextPart("sent"), TextPart("there"))
     chosen = ToolcribToolset(toolset("ponder"), desk, k=1, always_include=["read_mail"])
-    agent = Agent(says.model, toolsets=[chosen])
+    agent = says.agent(chosen)
     result = await agent.run("send a mail to Ana")
     assert result.output == "sent"
     assert [names[:3] for names in says.seen] == [["read_mail", "ponder", "send_mail"]] * 2
@@ -57,8 +56,7 @@ async def test_what_was_said_before_is_the_history(desk, monkeypatch):
     asked = []
     route = desk.route
     monkeypatch.setattr(desk, "route", lambda turn, **k: asked.append(turn) or route(turn, **k))
-    says = Scripted(TextPart("sent"), TextPart("there"))
-    agent = Agent(says.model, toolsets=[ToolcribToolset(toolset(), desk)])
+    agent = Scripted(TextPart("sent"), TextPart("there")).agent(ToolcribToolset(toolset(), desk))
     first = await agent.run("send a mail to Ana")
     await agent.run("and where is it?", message_history=first.all_messages())
     assert [(turn.text, len(turn.history)) for turn in asked] == [
@@ -69,17 +67,16 @@ async def test_what_was_said_before_is_the_history(desk, monkeypatch):
 
 async def test_a_scope_may_come_from_the_run(desk):
     says = Scripted(TextPart("?"))
-    chosen = ToolcribToolset(
-        toolset(), desk, scope=lambda ctx: Scope(servers=frozenset({ctx.deps}))
-    )
-    await Agent(says.model, toolsets=[chosen], deps_type=str).run("send a mail", deps="post")
+    by_deps = {"scope": lambda ctx: Scope(servers=frozenset({ctx.deps}))}
+    chosen = ToolcribToolset(toolset(), desk, **by_deps)
+    await says.agent(chosen, deps_type=str).run("send a mail", deps="post")
     assert set(says.seen[0]) <= {"send_parcel", "track_parcel"}
 
 
 async def test_a_toolset_must_have_what_is_always_to_come(desk):
     chosen = ToolcribToolset(toolset(), desk, always_include=["fly"])
     with pytest.raises(SettingsError, match="no tool 'fly'"):
-        await Agent(Scripted().model, toolsets=[chosen]).run("send a mail")
+        await Scripted().agent(chosen).run("send a mail")
 
 
 async def test_deferred_tools_are_found_by_the_crib(desk):
@@ -88,11 +85,8 @@ async def test_deferred_tools_are_found_by_the_crib(desk):
         ToolCallPart("send_mail", {"to": "Ana"}),
         TextPart("sent"),
     )
-    agent = Agent(
-        says.model,
-        toolsets=[toolset(defer_loading=True)],
-        capabilities=[ToolSearch(strategy=tool_search(desk, k=1))],
-    )
+    search = ToolSearch(strategy=tool_search(desk, k=1))
+    agent = says.agent(toolset(defer_loading=True), capabilities=[search])
     assert (await agent.run("write to Ana")).output == "sent"
     assert says.seen[0] == ["search_tools"]
     assert set(says.seen[1]) == {"search_tools", "send_mail"}
@@ -105,20 +99,18 @@ def test_a_tool_can_be_indexed():
 
 
 async def test_a_step_brings_the_tools_of_the_models_last_words_behind_the_others(desk):
-    says = Scripted(ToolCallPart("send_mail", {"to": "Ana"}), TextPart("there"))
-    says.script[0] = [TextPart("Then I call track_parcel."), says.script[0]]
-    steps = StepOptions(first=1, added=1)
-    agent = Agent(says.model, toolsets=[ToolcribToolset(toolset(), desk, k=1, steps=steps)])
-    await agent.run("send a mail to Ana")
+    first = [TextPart("Then I call track_parcel."), ToolCallPart("send_mail", {"to": "Ana"})]
+    says, steps = Scripted(first, TextPart("there")), StepOptions(first=1, added=1)
+    chosen = ToolcribToolset(toolset(), desk, k=1, steps=steps)
+    await says.agent(chosen).run("send a mail to Ana")
     assert says.seen == [["send_mail"], ["send_mail", "track_parcel"]]
 
 
 async def test_a_model_finds_a_tool_that_it_lacks_by_its_own_search(desk):
     wish = ToolCallPart("find_tools", {"needs": ["track a parcel"]})
     says = Scripted(wish, ToolCallPart("track_parcel", {"to": "Ana"}), TextPart("there"))
-    steps = StepOptions(each=False)
-    agent = Agent(says.model, toolsets=[ToolcribToolset(toolset(), desk, k=1, steps=steps)])
-    result = await agent.run("send a mail to Ana")
+    chosen = ToolcribToolset(toolset(), desk, k=1, steps=StepOptions(each=False))
+    result = await says.agent(chosen).run("send a mail to Ana")
     assert "track_parcel" in says.seen[1]
     assert "done for Ana" in str(result.all_messages())
 
@@ -134,5 +126,5 @@ async def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restore
     tool = Tool.from_schema(send, "send_mail", "Send.", schema)
     says = Scripted(ToolCallPart("send_mail", arguments), TextPart("sent"))
     chosen = ToolcribToolset(FunctionToolset([tool]), desk)
-    await Agent(says.model, toolsets=[chosen]).run("send a mail to Ana")
+    await says.agent(chosen).run("send a mail to Ana")
     assert given == [{"$to": "Ana"}]
