@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -26,6 +30,35 @@ TOOLS = [
         "sensitivity": "pii",
     },
 ]
+
+
+def same_answer(ask: Callable[[str], httpx2.Response], *names: str) -> httpx2.Response:
+    """Answer to the first of these names; those to the others differ in the name alone."""
+    answers = {name: ask(name) for name in names}
+    told = {
+        (answer.status_code, json.dumps({**answer.json(), "instance": ""}).replace(name, "X"))
+        for name, answer in answers.items()
+    }
+    assert len(told) == 1
+    return answers[names[0]]
+
+
+@contextmanager
+def half_a_body(
+    service: Service,
+    key: str,
+    path: str = "/v1/tools/search",
+    size: int = 1000,
+    kind: str = "application/json",
+    request_id: str = "half",
+) -> Iterator[socket.socket]:
+    """Connection over which a request came, and one character of its body."""
+    address = urlsplit(service.url)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+        head += f"Content-Type: {kind}\r\nContent-Length: {size}\r\n"
+        connection.sendall(f"{head}X-Request-Id: {request_id}\r\n\r\n{{".encode())
+        yield connection
 
 
 @contextmanager
@@ -74,10 +107,33 @@ def tools() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def tenant(service: Service) -> Iterator[httpx2.Client]:
-    """A client that writes to a namespace of its own."""
-    with service.client(service.namespace()) as client:
+def namespace(service: Service) -> str:
+    """A namespace of the test's own."""
+    return service.namespace()
+
+
+@pytest.fixture
+def tenant(service: Service, namespace: str) -> Iterator[httpx2.Client]:
+    """A client that writes to that namespace."""
+    with service.client(namespace) as client:
         yield client
+
+
+@pytest.fixture
+def loops_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[type, str], list[Any]]:
+    """Gather the event loops, or None, in which a function is called."""
+
+    def watch(owner: type, name: str) -> list[Any]:
+        loops, function = [], getattr(owner, name)
+
+        def watched(*given: Any) -> Any:
+            loops.append(asyncio._get_running_loop())
+            return function(*given)
+
+        monkeypatch.setattr(owner, name, watched)
+        return loops
+
+    return watch
 
 
 @pytest.fixture

@@ -17,21 +17,15 @@ def anybody(service):
         yield client
 
 
-def test_the_page_is_at_the_root(anybody):
-    answer = anybody.get("/")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.content == (app.CONSOLE / "index.html").read_bytes()
-
-
-@pytest.mark.parametrize("name", [name for name in FILES if name != "index.html"])
-def test_every_file_is_served_as_it_is(anybody, name):
-    answer = anybody.get(f"/{name}")
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_served_as_it_is_and_the_page_at_the_root(anybody, name):
+    answer = anybody.get("/" if name == "index.html" else f"/{name}")
     assert answer.status_code == 200
     assert answer.content == (app.CONSOLE / name).read_bytes()
 
 
 def test_everything_that_the_page_names_is_there(anybody):
+    assert anybody.get("/").headers["content-type"] == "text/html; charset=utf-8"
     for name in re.findall(r'(?:src|href)="([^"]+)"', anybody.get("/").text):
         assert anybody.get(f"/{name}").status_code == 200
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.http.conftest import same_answer
+
 
 @pytest.fixture
 def decide(stocked):
@@ -16,10 +18,9 @@ def decide(stocked):
 
 
 @pytest.fixture(params=[{"access": "read"}, {"servers": ["mail"]}], ids=["reads", "has a scope"])
-def reader(request, service, stocked):
+def reader(request, service, namespace):
     """A client of the same namespace that may only read, or that has a scope."""
-    name = stocked.get("/v1/me").json()["namespace"]
-    with service.client(name, **request.param) as client:
+    with service.client(namespace, **request.param) as client:
         yield client
 
 
@@ -55,16 +56,13 @@ def test_what_is_said_of_a_decision_is_kept_with_it(stocked, decide):
     decided = decide()
     said = {"decision_id": decided, "tools": ["mail/read_mail"], "outcome": "failure"}
     assert stocked.post("/v1/feedback", json=said).status_code == 204
-    told = {"decision_id": decided, "tool": "mail/send_mail", "outcome": "success", "took_ms": 2.5}
-    assert stocked.post("/v1/outcomes", json=told).status_code == 204
+    told = {"tool": "mail/send_mail", "outcome": "success", "took_ms": 2.5}
+    call = {"decision_id": decided, **told}
+    assert stocked.post("/v1/outcomes", json=call).status_code == 204
     record = stocked.get(f"/v1/decisions/{decided}").json()
     [feedback], [outcome] = record["feedback"], record["outcomes"]
     assert (feedback["tools"], feedback["outcome"]) == (["mail/read_mail"], "failure")
-    assert (outcome["tool"], outcome["outcome"], outcome["took_ms"]) == (
-        "mail/send_mail",
-        "success",
-        2.5,
-    )
+    assert outcome.items() >= told.items()
 
 
 def test_calls_are_listed_with_the_key_and_a_reader_sees_its_own_alone(stocked, reader, decide):
@@ -100,24 +98,19 @@ def test_a_page_is_full_though_most_decisions_are_anothers(reader, decide):
 
 def test_anothers_decision_and_none_look_alike(reader, decide):
     theirs = decide()
-    asked = (
+
+    def post(path, **sent):
+        return lambda i: reader.post(f"/v1/{path}", json={"decision_id": i, **sent})
+
+    for ask in (
         lambda i: reader.get(f"/v1/decisions/{i}"),
-        lambda i: reader.post("/v1/feedback", json={"decision_id": i, "outcome": "success"}),
-        lambda i: reader.post(
-            "/v1/outcomes", json={"decision_id": i, "tool": "a", "outcome": "failure"}
-        ),
-        lambda i: reader.post(
-            "/v1/alternates", json={"failed_tool": "mail/send_mail", "turn": "x", "decision_id": i}
-        ),
-    )
-    for ask in asked:
-        told = []
-        for decision_id in (theirs, "nobody"):
-            answer = ask(decision_id)
-            assert answer.status_code == 404
-            assert answer.json()["type"] == "urn:toolcrib:problem:unknown-decision"
-            told.append(answer.json()["detail"].replace(decision_id, "X"))
-        assert told[0] == told[1]
+        post("feedback", outcome="success"),
+        post("outcomes", tool="a", outcome="failure"),
+        post("alternates", failed_tool="mail/send_mail", turn="x"),
+    ):
+        answer = same_answer(ask, theirs, "nobody")
+        assert answer.status_code == 404
+        assert answer.json()["type"] == "urn:toolcrib:problem:unknown-decision"
 
 
 def test_a_decision_of_another_namespace_is_unknown(service, decide):

@@ -32,20 +32,16 @@ def problem(answer):
         (b"[" * 5000 + b"]" * 5000, "nested deeper than 200 levels"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested deeper than 200 levels"),
         (b" " * 70_000 + b"{", "EOF while parsing"),
+        (b"", "EOF while parsing"),
+        *((content, "") for content in (b"null", b"[]", b"3", b'"text"')),
     ],
 )
-def test_what_is_no_json_is_told_with_its_place(tenant, content, reason):
+def test_what_is_no_object_in_json_is_told_with_its_place(tenant, content, reason):
     told = problem(tenant.post(SEARCH, content=content, headers=JSON))
     assert told["status"] == 422
     [fault] = told["errors"]
     assert fault["place"] == "body"
     assert reason in fault["reason"]
-
-
-@pytest.mark.parametrize("content", [b"", b"null", b"[]", b"3", b'"text"'])
-def test_a_body_must_be_an_object(tenant, content):
-    told = problem(tenant.post(SEARCH, content=content, headers=JSON))
-    assert (told["status"], told["errors"][0]["place"]) == (422, "body")
 
 
 def test_every_wrong_place_is_told(tenant):
@@ -81,17 +77,12 @@ def test_a_compressed_body_is_not_read(tenant, path, kind):
     assert "gzip" in told["detail"]
 
 
-def test_a_body_that_is_said_to_be_uncompressed_is_read(tenant):
-    headers = {**JSON, "Content-Encoding": "identity"}
-    assert tenant.post(SEARCH, content=b'{"query": "x"}', headers=headers).status_code == 200
-
-
 @pytest.mark.parametrize(
     "kind", ["application/json; charset=utf-8", "Application/JSON", "application/x+json"]
 )
-def test_json_has_several_names(tenant, kind):
-    answer = tenant.post(SEARCH, content=b'{"query": "x"}', headers={"Content-Type": kind})
-    assert answer.status_code == 200
+def test_json_has_several_names_and_may_be_said_to_be_uncompressed(tenant, kind):
+    headers = {"Content-Type": kind, "Content-Encoding": "identity"}
+    assert tenant.post(SEARCH, content=b'{"query": "x"}', headers=headers).status_code == 200
 
 
 def test_who_accepts_no_json_gets_none(tenant):
@@ -151,9 +142,8 @@ def test_cookies_and_preflights_mean_nothing(tenant):
 )
 def test_a_wrong_text_is_told_in_words(tenant, path, body, reason):
     told = problem(tenant.post(path, json=body))
-    reasons = {fault["place"]: fault["reason"] for fault in told["errors"]}
     assert told["status"] == 422
-    assert any(reason in each for each in reasons.values())
+    assert any(reason in fault["reason"] for fault in told["errors"])
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import pairwise
-from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.http.conftest import half_a_body
 from tests.http.test_middleware import BLOCKED, Gate, type_of
 from toolcrib.http.workers import Owner, Shares, Workers
 
@@ -33,22 +32,33 @@ def tools(count, server, words=20):
 # -- turns -----------------------------------------------------------------------------------
 
 
+class Held:
+    """Work that begins, waits until it may go on, and then does something more."""
+
+    def __init__(self, more=lambda: None):
+        self.begun, self.go, self._more = threading.Event(), threading.Event(), more
+
+    def __call__(self):
+        self.begun.set()
+        assert self.go.wait(PATIENCE_S)
+        self._more()
+
+    async def begin(self, pool, *owner):
+        working = asyncio.ensure_future(pool(self, *owner))
+        await asyncio.to_thread(self.begun.wait)
+        return working
+
+
 async def in_order(pool, asked):
     """Order of work that was requested while all threads were busy."""
-    release, begun, order = threading.Event(), threading.Event(), []
-
-    def hold():
-        begun.set()
-        assert release.wait(PATIENCE_S)
-
-    holding = asyncio.ensure_future(pool(hold, Owner("held", "")))
-    await asyncio.to_thread(begun.wait)
+    work, order = Held(), []
+    holding = await work.begin(pool, Owner("held", ""))
     waiting = [
         asyncio.ensure_future(pool(lambda owner=owner: order.append(owner), owner))
         for owner in asked
     ]
     await asyncio.sleep(0)
-    release.set()
+    work.go.set()
     await asyncio.gather(holding, *waiting)
     return order
 
@@ -75,33 +85,26 @@ async def test_whoever_waits_is_at_most_one_turn_of_each_other_tenant_away(asked
     assert sorted(done, key=str) == sorted(asked, key=str)
     for tenant in "abc":
         places = [n for n, owner in enumerate(done) if owner.namespace == tenant]
-        others = [len({o.namespace for o in done[a + 1 : b]}) for a, b in pairs(places)]
-        assert [b - a - 1 for a, b in pairs(places)] == others
-
-
-def pairs(places):
-    return list(pairwise(places))
+        for a, b in pairwise(places):
+            assert b - a - 1 == len({owner.namespace for owner in done[a + 1 : b]})
 
 
 async def test_a_long_write_lets_other_tenants_go_first_and_its_own_wait(single):
     order = []
-    begun, go = threading.Event(), threading.Event()
 
-    def long():
-        begun.set()
-        assert go.wait(PATIENCE_S)
+    def go_on():
         for step in range(3):
             single.give_way(A1)
             order.append(f"a{step}")
 
-    first = asyncio.ensure_future(single.write(long, A1))
-    await asyncio.to_thread(begun.wait)
+    long = Held(go_on)
+    first = await long.begin(single.write, A1)
     rest = [
         asyncio.ensure_future(single.write(lambda said=said: order.append(said), owner))
         for said, owner in (("own", A2), ("b", B1), ("c", Owner("c", "1")), ("b again", B1))
     ]
     await asyncio.sleep(0)
-    go.set()
+    long.go.set()
     await asyncio.gather(first, *rest)
     assert order[0] == "b"
     assert order.index("c") < order.index("a2")
@@ -109,22 +112,14 @@ async def test_a_long_write_lets_other_tenants_go_first_and_its_own_wait(single)
 
 
 async def test_what_gave_way_goes_on_when_the_service_ends():
-    workers = Workers(1)
-    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def long():
-        begun.set()
-        assert go.wait(PATIENCE_S)
-        workers.give_way(A1)
-        ended.set()
-
-    first = asyncio.ensure_future(workers.write(long, A1))
-    await asyncio.to_thread(begun.wait)
+    workers, ended = Workers(1), []
+    long = Held(lambda: ended.append(workers.give_way(A1)))
+    first = await long.begin(workers.write, A1)
     waiting = asyncio.ensure_future(workers.write(lambda: None, B1))
     await asyncio.sleep(0)
-    go.set()
+    long.go.set()
     workers.close()
-    assert ended.is_set()
+    assert ended == [None]
     waiting.cancel()
     await first
 
@@ -212,16 +207,6 @@ def test_large_bodies_of_one_key_leave_memory_for_those_of_others(start):
 # -- bodies ----------------------------------------------------------------------------------
 
 
-@contextmanager
-def half_a_body(service, key, path="/v1/tools/search", size=1000, kind="application/json"):
-    address = urlsplit(service.url)
-    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
-        head += f"Content-Type: {kind}\r\nContent-Length: {size}\r\n\r\n{{"
-        connection.sendall(head.encode())
-        yield connection
-
-
 def test_slow_bodies_of_one_key_leave_searches_of_others_alone(start):
     with start(concurrent=8, timeout_s=20, body_s=2) as service, ExitStack() as stack:
         key = service.key(access="read", namespaces=("slow",))
@@ -256,18 +241,15 @@ def test_a_body_that_trickles_is_given_up_however_long_an_answer_may_take(start,
 # -- large writes ----------------------------------------------------------------------------
 
 
+def chapters(count):
+    return "".join(f"# {n}\n\nA thing that is told {n} times.\n\n" for n in range(count))
+
+
 LARGE = {
     "/v1/tools": {"tools": tools(700, "big")},
     "/v1/documents": {
         "collection": "c",
-        "documents": [
-            {
-                "name": "a.md",
-                "text": "".join(
-                    f"# {n}\n\nA thing that is told {n} times.\n\n" for n in range(1500)
-                ),
-            }
-        ],
+        "documents": [{"name": "a.md", "text": chapters(1500)}],
     },
 }
 
@@ -328,8 +310,7 @@ def test_what_ended_in_504_is_not_worked_on_any_more(start, what):
             answer = client.post("/v1/tools", json={"tools": tools(5_000, "big", words=12)})
         else:
             # Many, as one that is not converted in half the time is refused.
-            text = "".join(f"# {n}\n\nA thing that is told {n} times.\n\n" for n in range(300))
-            pages = [{"name": f"{n}.md", "text": f"{n}\n\n{text}"} for n in range(100)]
+            pages = [{"name": f"{n}.md", "text": f"{n}\n\n{chapters(300)}"} for n in range(100)]
             body = {"collection": "c", "documents": pages}
             answer = client.post("/v1/documents", json=body)
         assert answer.status_code == 504
@@ -364,13 +345,8 @@ def test_a_hostile_document_is_refused_and_nobody_else_waits(start):
 def test_an_upload_is_kept_as_it_came_until_its_turn(service, tenant):
     lines = [["file", tool] for tool in tools(300, "big")]
     lines.insert(3, ["file", {"source": "x", "place": "y", "reason": "unreadable"}])
-    answer = tenant.post(
-        "/v1/tools",
-        content="\n".join(map(json.dumps, lines)),
-        headers={"Content-Type": "application/jsonl"},
-    )
+    sent, kind = "\n".join(map(json.dumps, lines)), {"Content-Type": "application/jsonl"}
+    answer = tenant.post("/v1/tools", content=sent, headers=kind)
     report = json.loads(answer.text.strip().splitlines()[-1])["report"]
-    assert (report["added"], [each["reason"] for each in report["refused"]]) == (
-        300,
-        ["unreadable"],
-    )
+    assert report["added"] == 300
+    assert [each["reason"] for each in report["refused"]] == ["unreadable"]

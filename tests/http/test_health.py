@@ -40,8 +40,7 @@ def test_a_head_request_is_answered_as_get_without_a_body(service, path):
 def test_a_service_that_can_answer_says_by_what(alone):
     with alone.client() as client:
         client.post("/v1/tools", json={"tools": [{"name": "ping", "version": "1"}]})
-    answer = after_a_moment(alone, 200)
-    ready = answer.json()
+    ready = after_a_moment(alone, 200).json()
     assert ready.pop("engine").startswith("qdrant-edge")
     assert len(ready.pop("index")) == 16
     assert ready == {"status": "ok", "tools": 1, "encoder": "deterministic-trigrams-64"}

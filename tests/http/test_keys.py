@@ -7,6 +7,8 @@ import time
 import httpx2
 import pytest
 
+from toolcrib.http import Anyone
+
 ASKED = (
     ("GET", "/v1/keys", None),
     ("POST", "/v1/keys", {"name": "x"}),
@@ -60,8 +62,6 @@ def test_other_keys_see_and_change_none(service, access, method, path, body):
 
 
 def test_no_key_is_needed_for_what_asks_for_none_and_so_none_is_made(start):
-    from toolcrib.http import Anyone
-
     with start(callers=Anyone()) as started, started.anonymous() as client:
         assert client.get("/v1/me").json()["access"] == "write"
         assert client.post("/v1/keys", json={"name": "x"}).status_code == 403

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 
 import pytest
@@ -31,39 +30,22 @@ def put(client, *documents, **more):
 
 def test_collections_are_described_and_listed(tenant):
     answer = tenant.post("/v1/collections", json={"collections": [HANDBOOK, {"name": "a"}]})
-    plain = {
-        "name": "a",
-        "description": "",
-        "examples": [],
-        "answers": [],
-        "sensitivity": "public",
-        "priority": 0.0,
-        "fallback": False,
-    }
+    plain = Collection(name="a").model_dump(mode="json")
     assert answer.json() == {"collections": [{**plain, "passages": 0}, {**HANDBOOK, "passages": 0}]}
     assert tenant.get("/v1/collections").json() == answer.json()
 
 
 def test_files_are_sent_as_their_bytes(tenant):
-    page = b"<html><title>T</title><body><h1>Head</h1><p>Words of a page.</p></body></html>"
-    content = base64.b64encode(page).decode()
-    assert put(tenant, {"name": "page.html", "base64": content})["added"] == 1
+    page = base64.b64encode(b"<h1>Head</h1><p>Words of a page.</p>").decode()
+    assert put(tenant, {"name": "page.html", "base64": page})["added"] == 1
 
 
 def test_what_cannot_be_read_is_refused_and_keeps_nothing_out(tenant):
-    report = put(
-        tenant,
-        {"name": "ok.md", "text": HOLIDAYS},
-        {"name": "empty.md", "text": ""},
-        {"name": "what.bin", "base64": "AAAA"},
-        {"name": "broken.pdf", "base64": "AAAA"},
-    )
+    unreadable = [{"name": name, "base64": "AAAA"} for name in ("what.bin", "broken.pdf")]
+    sent = {"name": "ok.md", "text": HOLIDAYS}, {"name": "empty.md", "text": ""}, *unreadable
+    report = put(tenant, *sent)
     assert report["added"] == 1
-    assert [refusal["source"] for refusal in report["refused"]] == [
-        "empty.md",
-        "what.bin",
-        "broken.pdf",
-    ]
+    assert [each["source"] for each in report["refused"]] == [each["name"] for each in sent[1:]]
 
 
 def test_two_documents_of_one_name_are_not_mixed(tenant):
@@ -75,10 +57,7 @@ def test_two_documents_of_one_name_are_not_mixed(tenant):
 
 def test_passages_are_as_long_as_the_settings_say(start):
     long = {"name": "long.txt", "text": " ".join(f"word{number}" for number in range(100))}
-    with (
-        start(more={"documents": {"max_tokens": 20}}) as service,
-        service.client(service.namespace()) as client,
-    ):
+    with start(more={"documents": {"max_tokens": 20}}) as service, service.client() as client:
         assert put(client, long)["added"] > 5
 
 
@@ -148,13 +127,7 @@ def test_a_question_has_words(tenant, query):
         ),
     ],
 )
-def test_long_bodies_are_read_beside_the_event_loop(tenant, monkeypatch, path, sent, reads):
-    loops, read = [], getattr(*reads)
-
-    def reading(*given):
-        loops.append(asyncio._get_running_loop())
-        return read(*given)
-
-    monkeypatch.setattr(*reads, reading)
+def test_long_bodies_are_read_beside_the_event_loop(tenant, loops_of, path, sent, reads):
+    loops = loops_of(*reads)
     assert tenant.post(f"/v1/{path}", json=sent).status_code == 200
     assert set(loops) == {None}

@@ -35,9 +35,14 @@ def resolve(document, value):
     return value
 
 
-def test_every_endpoint_is_in_it(operations):
+def body_of(operation):
+    return operation["requestBody"]["content"]["application/json"]["schema"]
+
+
+def test_every_endpoint_is_in_it_and_its_address_is_the_services(operations, document):
     told = {(each.method, each.path.replace(":path", "")) for each in ENDPOINTS}
     assert set(operations) == told
+    assert [each["url"] for each in document["servers"]] == ["/"]
 
 
 def test_a_page_shows_every_operation_and_asks_no_other_address(service, operations, document):
@@ -66,27 +71,19 @@ def test_every_tag_is_described(document, operations):
 
 
 def test_every_reference_leads_somewhere(document):
-    def walk(value):
-        if isinstance(value, dict):
-            if isinstance(value.get("$ref"), str):
-                resolve(document, value)
-            for each in value.values():
-                walk(each)
-        elif isinstance(value, list):
-            for each in value:
-                walk(each)
-
-    walk(document)
+    for value in objects_in(document):
+        if isinstance(value.get("$ref"), str):
+            resolve(document, value)
 
 
-def schemas_in(value):
-    """Every schema inside of a value."""
+def objects_in(value):
+    """Every object inside of a value, itself the first."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
     if isinstance(value, list):
         for each in value:
-            yield from schemas_in(each)
+            yield from objects_in(each)
 
 
 def test_a_generator_of_clients_can_make_a_class_of_every_schema(document):
@@ -94,12 +91,8 @@ def test_a_generator_of_clients_can_make_a_class_of_every_schema(document):
     assert {name: each["title"] for name, each in shared.items()} == {name: name for name in shared}
     # Openapi-python-client leaves out the properties beside an `anyOf`, and arrays of anything.
     assert [name for name, each in shared.items() if {"anyOf", "properties"} <= set(each)] == []
-    arrays = [each for each in schemas_in(shared) if each.get("type") == "array"]
+    arrays = [each for each in objects_in(shared) if each.get("type") == "array"]
     assert [each for each in arrays if not {"items", "prefixItems"} & set(each)] == []
-
-
-def test_it_says_where_the_service_is(document):
-    assert [each["url"] for each in document["servers"]] == ["/"]
 
 
 def test_what_needs_a_key_says_so(document, operations):
@@ -117,9 +110,7 @@ def test_what_takes_a_body_shows_one(document, operations):
     for operation in operations.values():
         if "requestBody" not in operation:
             continue
-        schema = resolve(
-            document, operation["requestBody"]["content"]["application/json"]["schema"]
-        )
+        schema = resolve(document, body_of(operation))
         assert schema["additionalProperties"] is False
         assert "415" in operation["responses"]
 
@@ -150,8 +141,7 @@ def test_examples_of_bodies_are_taken(document, operations, service):
         for (method, path), operation in operations.items():
             if "requestBody" not in operation or "{" in path:
                 continue
-            body = operation["requestBody"]["content"]["application/json"]["schema"]
-            for example in resolve(document, body).get("examples", ()):
+            for example in resolve(document, body_of(operation)).get("examples", ()):
                 answer = client.request(method, path, json=example)
                 # Without their setting, no key changes servers.
                 fine = {403} if path == "/v1/servers" else {200, 204, 404, 409}

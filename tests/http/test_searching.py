@@ -51,12 +51,6 @@ def test_a_providers_shape_is_its_definitions(stocked, shape):
     assert found["left_out"] == []
 
 
-def test_what_a_tool_reference_names_is_told(stocked):
-    found = search(stocked, k=1, shape="tool_reference")
-    assert found["tools"] == [{"type": "tool_reference", "tool_name": "mail__send_mail"}]
-    assert found["names"] == {"mail__send_mail": "mail/send_mail"}
-
-
 @pytest.mark.parametrize(
     "sent",
     [

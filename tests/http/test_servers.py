@@ -6,11 +6,10 @@ import json
 
 import pytest
 
+from toolcrib.http import Anyone
+
 SECRET = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
-DOCS = {
-    "url": "https://docs.example.com/mcp",
-    "headers": {"Authorization": f"Bearer {SECRET}"},
-}
+DOCS = {"url": "https://docs.example.com/mcp", "headers": {"Authorization": f"Bearer {SECRET}"}}
 ISSUES = {"command": "npx", "args": ["-y", "issues"], "env": {"ISSUES_TOKEN": SECRET}}
 ASKED = (
     ("GET", "/v1/servers", None),
@@ -56,13 +55,8 @@ def test_servers_are_added_and_their_secrets_become_variables(admin, config):
     assert "// by hand" in text
     assert '"ISSUES_TOKEN": "${ISSUES_TOKEN}"' in text
     assert SECRET not in text + answer.text + admin.get("/v1/servers").text
-    assert servers(admin)["issues"] == {
-        "name": "issues",
-        "target": "npx",
-        "state": "on",
-        "problem": "",
-        "variables": ["ISSUES_TOKEN"],
-    }
+    known = {"name": "issues", "target": "npx", "state": "on", "problem": ""}
+    assert servers(admin)["issues"] == {**known, "variables": ["ISSUES_TOKEN"]}
     assert servers(admin)["docs"]["target"] == "docs.example.com"
 
 
@@ -119,8 +113,6 @@ def test_without_the_setting_nothing_can_be_changed(service):
 
 
 def test_a_service_without_keys_starts_nothing(start, config):
-    from toolcrib.http import Anyone
-
     beside = start(callers=Anyone(), gateway_config=str(config))
     with beside as started, started.anonymous() as client:
         for method, path, body in ASKED:

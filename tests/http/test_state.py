@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.http.test_fairness import Held
 from toolcrib.http.workers import Workers
 
 
@@ -27,19 +28,13 @@ async def test_writers_leave_the_threads_for_reading_free(workers):
 
 
 async def test_what_goes_on_though_nobody_waits_is_counted(workers):
-    begun, release = threading.Event(), threading.Event()
-
-    def work():
-        begun.set()
-        release.wait()
-
-    waiting = asyncio.ensure_future(workers.read(work))
-    await asyncio.to_thread(begun.wait)
+    work = Held()
+    waiting = await work.begin(workers.read)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert workers.abandoned_jobs == 1
-    release.set()
+    work.go.set()
     while workers.abandoned_jobs:
         await workers.read(lambda: None)
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-from urllib.parse import urlsplit
-
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from toolcrib.access.keys import KeyRing
+from tests.http.conftest import half_a_body
 
 QUERY = "zebedee sends a mail"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-def traced(exporter):
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    return provider
 
 
 def ask(client):
@@ -59,7 +50,7 @@ def test_who_still_sends_a_revoked_key_is_told_by_its_id(service):
     key_id = text.split("_")[1]
     with service.anonymous() as client:
         client.headers["Authorization"] = f"Bearer {text}"
-        KeyRing(service.namespaces.records_db).revoke(key_id)
+        service.keys.revoke(key_id)
         answer = client.get("/v1/me")
         unknown = client.get("/v1/me", headers={"Authorization": f"Bearer {text[:-1]}x"})
     [line] = service.lines(answer.headers["x-request-id"])
@@ -69,14 +60,8 @@ def test_who_still_sends_a_revoked_key_is_told_by_its_id(service):
 
 
 def test_a_client_that_leaves_before_its_body_is_whole_is_no_fault(service):
-    address = urlsplit(service.url)
-    head = (
-        "POST /v1/tools/search HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: leaves\r\n"
-        f"Authorization: Bearer {service.writer}\r\n"
-        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-    )
-    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
-        connection.sendall(head.encode())
+    with half_a_body(service, service.writer, request_id="leaves"):
+        pass
     [line] = service.lines("leaves")
     assert (line["status"], line["turned_away"]) == (499, "disconnect")
 
@@ -102,8 +87,9 @@ def test_a_request_is_told_by_its_route(service, method, path, status, route):
 
 @pytest.mark.parametrize("trace_text", [False, True])
 def test_a_request_is_a_trace_with_its_words_only_where_that_is_asked_for(start, trace_text):
-    exporter = InMemorySpanExporter()
-    with start(provider=traced(exporter), trace_text=trace_text) as service:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    with start(provider=provider, trace_text=trace_text) as service:
         with service.client() as client:
             client.post("/v1/tools", json={"tools": [{"name": "mail", "version": "1"}]})
             client.headers["traceparent"] = PARENT

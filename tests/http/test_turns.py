@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from toolcrib.http.routes.turns import TurnBody
 from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
 
 
-@pytest.fixture
-def crib(service, stocked):
-    return service.namespaces.crib(stocked.get("/v1/me").json()["namespace"])
-
-
 def test_a_decision_has_the_shape_that_is_asked_for(stocked):
     sent = {"text": "send a mail to somebody", "k": 1, "shape": "anthropic"}
     tools = stocked.post("/v1/route", json=sent).json()["tools"]
-    named = next(iter(tools["names"]))
-    assert tools["tools"][0]["name"] == named
-    assert "items" not in tools
+    assert tools["tools"][0]["name"] == next(iter(tools["names"]))
     assert "input_schema" in tools["tools"][0]
+    assert "items" not in tools
 
 
 def test_alternates_of_an_exported_name_are_those_of_its_id(stocked):
@@ -64,25 +56,12 @@ def test_a_turn_may_give_whole_numbers_in_any_way(tenant):
 EVENT = {"type": "tool", "name": "mail/send_mail", "success": False, "error": "no"}
 
 
-@pytest.mark.parametrize(
-    ("path", "sent"),
-    [
-        ("detect", {}),
-        ("route", {}),
-        ("guidance", {}),
-        ("alternates", {"failed_tool": "mail/send_mail"}),
-    ],
-)
-def test_a_long_turn_is_read_beside_the_event_loop(stocked, monkeypatch, path, sent):
-    loops, read = [], TurnBody.as_turn
-
-    def as_turn(*given):
-        loops.append(asyncio._get_running_loop())
-        return read(*given)
-
-    monkeypatch.setattr(TurnBody, "as_turn", as_turn)
+@pytest.mark.parametrize("path", ["detect", "route", "guidance", "alternates"])
+def test_a_long_turn_is_read_beside_the_event_loop(stocked, loops_of, path):
+    loops = loops_of(TurnBody, "as_turn")
     turn = {"text": "write to Ana", "trajectory": [EVENT] * MAX_TRAJECTORY_EVENTS}
-    body = {**sent, "turn": turn} if path == "alternates" else turn
+    failed = {"failed_tool": "mail/send_mail", "turn": turn}
+    body = failed if path == "alternates" else turn
     assert stocked.post(f"/v1/{path}", json=body).status_code == 200
     assert loops == [None]
 
@@ -104,20 +83,13 @@ class TestClassify:
             "{model: m, question: '{{ topic }} {{ text }}', classes: [{id: a}, {id: b}],"
             " run_if: {from: triage, exists: true}}"
         )
-        with (
-            start(more={"questions": {"support": str(file)}}) as service,
-            service.client() as client,
-        ):
+        more = {"questions": {"support": str(file)}}
+        with start(more=more) as service, service.client() as client:
             yield client
 
     def test_the_class_is_told_with_how_it_was_found(self, client):
-        body = {
-            "question": "support",
-            "text": "a",
-            "variables": {"topic": "x"},
-            "outputs": {"triage": {}},
-        }
-        found = client.post("/v1/classify", json=body).json()
+        body = {"text": "a", "variables": {"topic": "x"}, "outputs": {"triage": {}}}
+        found = client.post("/v1/classify", json={"question": "support", **body}).json()
         assert found.keys() == {"branch", "matched", "confidence", "degraded"}
         assert found["branch"] in {"a", "b"}
         assert found["degraded"] == ["llm"]
@@ -161,8 +133,8 @@ class TestCapabilities:
         assert (found["active"], found["signals"]) == (["mail"], ["reclassification_limit"])
 
     def test_a_state_that_there_is_not_is_refused_with_its_place(self, client):
-        reply = client.post("/v1/capabilities", json={"text": "a", "state": {"step": -2}})
-        assert reply.status_code == 422
-        reply = client.post("/v1/capabilities", json={"text": "a", "state": {"stap": 1}})
-        assert reply.status_code == 422
-        assert reply.json()["errors"][0]["place"] == "state.stap"
+        for field, value in (("step", -2), ("stap", 1)):
+            sent = {"text": "a", "state": {field: value}}
+            reply = client.post("/v1/capabilities", json=sent)
+            assert reply.status_code == 422
+            assert reply.json()["errors"][0]["place"] == f"state.{field}"
