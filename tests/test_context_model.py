@@ -69,16 +69,10 @@ def test_cues_alone_refuse_labels_which_they_would_not_read():
         detector_of(Settings.model_validate({"context": given}), CountingEncoder())
 
 
-def test_with_all_that_ships_nothing_has_to_be_fitted():
+def test_with_all_that_ships_nothing_has_to_be_fitted(monkeypatch):
     bundled = make_dense(Settings())
-
-    class NothingToFit:
-        """Answers queries, and no more."""
-
-        name, dimensions = bundled.name, bundled.dimensions
-        encode_query = bundled.encode_query
-
-    detector = detector_of(Settings(), NothingToFit())
+    monkeypatch.setattr(type(bundled), "encode_documents", lambda *_: pytest.fail("fitted"))
+    detector = detector_of(Settings(), bundled)
     assert isinstance(detector, SemanticDetector)
     context = detector.detect("thank you so much!", query_of("thank you so much!", bundled))
     assert context.smalltalk == "thanks"
@@ -105,9 +99,9 @@ def test_what_was_fitted_before_is_used_as_long_as_it_holds(labels, caplog):
     again = make_context_model(settings.context, dense, kept)
     assert caplog.text == ""
     assert (dict(again.identity), dense.documents) == (dict(read_context(kept, CUES).identity), [])
-    changed = Path(labels["need"]).read_text().replace("who knows", "who can tell")
-    file = Path(labels["need"]).with_name("changed.yaml")
-    file.write_text(changed)
+    need = Path(labels["need"])
+    file = need.with_name("changed.yaml")
+    file.write_text(need.read_text().replace("who knows", "who can tell"))
     other = free_of_models(context={"labels": {**labels, "need": str(file)}})
     assert make_context_model(other.context, dense, kept).identity != again.identity
     assert "who can tell" in dense.documents
@@ -133,13 +127,9 @@ def test_labels_are_named_in_the_settings_file(labels, tmp_path):
 )
 def test_files_that_cannot_be_used_are_an_error_that_names_them(context, told):
     settings = free_of_models(context={"detector": "semantic", **context})
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError, match=told):
         detector_of(settings, DeterministicEncoder())
-    assert told in str(caught.value)
-    with (
-        Crib.open(":memory:", settings=settings) as crib,
-        pytest.raises(SettingsError, match=r"gone|mood"),
-    ):
+    with Crib.open(":memory:", settings=settings) as crib, pytest.raises(SettingsError, match=told):
         crib.detect("anything")
 
 
@@ -147,11 +137,8 @@ def test_a_broken_label_file_is_said_with_file_and_place(labels, tmp_path):
     file = tmp_path / "broken.yaml"
     file.write_text("labels: {act: {utterances: [do it]}, know: {utterances: [7]}}")
     settings = free_of_models(context={"labels": {**labels, "need": str(file)}})
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError, match=r"need '.*broken.yaml': labels.know.utterances.0: "):
         detector_of(settings, DeterministicEncoder())
-    assert str(caught.value).startswith(
-        f"the labels of need {str(file)!r}: labels.know.utterances.0: Input should be a valid"
-    )
 
 
 def test_other_cues_take_the_place_of_the_shipped_ones(tmp_path):
@@ -164,56 +151,51 @@ def test_other_cues_take_the_place_of_the_shipped_ones(tmp_path):
 
 
 def test_names_of_tools_gazetteers_and_a_region_are_known():
-    chosen = {
-        "detector": "heuristic", "gazetteers": {"team": ["Heron"]}, "region": "US",
-    }  # fmt: skip
+    chosen = {"detector": "heuristic", "gazetteers": {"team": ["Heron"]}, "region": "US"}
     detector = detector_of(free_of_models(context=chosen), DeterministicEncoder(), ["send_mail"])
-    assert types_of(detector, "ask Heron to call send_mail") == [
-        ("team", "Heron"), ("tool", "send_mail"),
-    ]  # fmt: skip
+    named = types_of(detector, "ask Heron to call send_mail")
+    assert named == [("team", "Heron"), ("tool", "send_mail")]
     assert types_of(detector, "ask at (415) 555-2671") == [("phone", "(415) 555-2671")]
     without = detector_of(free_of_models(), DeterministicEncoder())
     assert types_of(without, "ask Heron at (415) 555-2671") == []
 
 
 @pytest.fixture(scope="module")
-def shipped_detector():
+def shipped():
+    """Detect by what ships; `before` is what was said before."""
     bundled = make_dense(Settings())
-    return detector_of(Settings(), bundled), bundled
+    detector = detector_of(Settings(), bundled)
+    return lambda text, before="": detector.detect(text, query_of(before + text, bundled))
 
 
-def test_an_opening_states_the_intent_of_its_own_turn_and_not_of_an_earlier_one(shipped_detector):
-    detector, bundled = shipped_detector
-    own, joined = "Fix the crash in it", "translate the handbook to Spanish\nFix the crash in it"
-    assert detector.detect(own, query_of(joined, bundled)).intent == "debug"
-    assert detector.detect(own, query_of(own, bundled)).intent == "debug"
+@pytest.mark.parametrize("before", ["", "translate the handbook to Spanish\n"])
+def test_an_opening_states_the_intent_of_its_own_turn_and_not_of_an_earlier_one(shipped, before):
+    assert shipped("Fix the crash in it", before).intent == "debug"
 
 
-def test_thanks_are_small_talk_also_behind_a_request_and_in_other_languages(shipped_detector):
-    detector, bundled = shipped_detector
-    for thanks in ("Thank you, that's all I needed.", "谢谢你", "Çok teşekkürler"):
-        joined = query_of(f"refund invoice 7\n{thanks}", bundled)
-        assert detector.detect(thanks, joined).smalltalk == "thanks"
-        assert detector.detect(thanks, query_of(thanks, bundled)).smalltalk == "thanks"
+@pytest.mark.parametrize("before", ["", "refund invoice 7\n"])
+@pytest.mark.parametrize("text", ["Thank you, that's all I needed.", "谢谢你", "Çok teşekkürler"])
+def test_thanks_are_small_talk_also_behind_a_request_and_in_other_languages(shipped, text, before):
+    assert shipped(text, before).smalltalk == "thanks"
 
 
-@pytest.mark.parametrize("text", ["打开厨房的灯", "显示我的未读邮件", "включи свет на кухне"])
-def test_a_request_in_a_language_that_is_not_read_is_no_small_talk(shipped_detector, text):
-    detector, bundled = shipped_detector
-    assert detector.detect(text, query_of(text, bundled)).smalltalk is None
+@pytest.mark.parametrize(
+    "text",
+    [
+        "打开厨房的灯",
+        "显示我的未读邮件",
+        "включи свет на кухне",
+        "das ist dringend",
+        "c'est urgent",
+    ],
+)
+def test_a_request_in_a_language_that_is_not_read_and_urgency_are_no_small_talk(shipped, text):
+    assert shipped(text).smalltalk is None
 
 
-@pytest.mark.parametrize("text", ["das ist dringend", "c'est urgent"])
-def test_what_states_its_urgency_is_no_small_talk(shipped_detector, text):
-    detector, bundled = shipped_detector
-    assert detector.detect(text, query_of(text, bundled)).smalltalk is None
-
-
-def test_a_stated_urgency_counts_in_a_language_that_is_not_read(shipped_detector):
-    detector, bundled = shipped_detector
-    urgent, other = "das ist dringend, wo ist mein Paket?", "wo ist mein Paket?"
-    assert detector.detect(urgent, query_of(urgent, bundled)).urgency == "high"
-    assert detector.detect(other, query_of(other, bundled)).urgency == "low"
+def test_a_stated_urgency_counts_in_a_language_that_is_not_read(shipped):
+    assert shipped("das ist dringend, wo ist mein Paket?").urgency == "high"
+    assert shipped("wo ist mein Paket?").urgency == "low"
 
 
 def test_openings_of_the_shipped_cues_state_no_intent_that_own_labels_lack(labels):
