@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from pydantic import Field
 from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, free_of_models
 from toolcrib import Crib
 from toolcrib.build import MEMORY
+
+NUMBERS = itertools.count()
 
 Reply = AIMessage | Callable[[Sequence[BaseMessage]], AIMessage]
 
@@ -49,11 +52,10 @@ class ScriptedModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 
-def calls(*named: str, **arguments: Any) -> AIMessage:
-    """A message that calls tools."""
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"} for name in named]
-    )
+def calls(*named: str, text: str = "", **arguments: Any) -> AIMessage:
+    """A message that calls tools, and says something besides."""
+    made = [{"name": name, "args": arguments, "id": f"call-{next(NUMBERS)}"} for name in named]
+    return AIMessage(text, tool_calls=made)
 
 
 def open_desk(**fields: Any) -> Crib:

@@ -212,20 +212,16 @@ STEPS = StepOptions(first=1, added=1, most=2)
 THERE = AIMessage("there")
 
 
-def says(text: str, name: str) -> AIMessage:
-    return AIMessage(text, tool_calls=[{"name": name, "args": {}, "id": f"call-{name}-{text}"}])
-
-
 def test_the_list_stays_while_the_first_tools_found_are_in_it(desk):
-    script = [says("Now I call send_mail.", "track_parcel"), AIMessage("sent")]
+    script = [calls("track_parcel", text="Now I call send_mail."), AIMessage("sent")]
     _, model = run(desk, script, always_include=["track_parcel"], k=1, steps=STEPS)
     assert shown(model) == [("track_parcel", "send_mail")] * 2
 
 
 def test_above_the_limit_the_oldest_tool_that_was_not_called_goes(desk):
     script = [
-        says("Then I call track_parcel.", "send_mail"),
-        says("And I call read_mail.", "send_mail"),
+        calls("send_mail", text="Then I call track_parcel."),
+        calls("send_mail", text="And I call read_mail."),
         AIMessage("read"),
     ]
     _, model = run(desk, script, k=1, steps=STEPS)
@@ -233,7 +229,7 @@ def test_above_the_limit_the_oldest_tool_that_was_not_called_goes(desk):
 
 
 def test_tools_may_be_chosen_once_a_turn(desk):
-    script = [says("Then I call track_parcel.", "send_mail"), AIMessage("there")]
+    script = [calls("send_mail", text="Then I call track_parcel."), AIMessage("there")]
     _, model = run(desk, script, k=1, steps=StepOptions(each=False, search=False))
     assert [names for names, _ in model.seen] == [("send_mail",)] * 2
 
@@ -246,7 +242,7 @@ def test_the_steps_are_followed_where_messages_have_no_ids(desk):
             messages = [each.model_copy(update={"id": None}) for each in request.messages]
             return handler(request.override(messages=messages))
 
-    script = [says("Then I call track_parcel.", "send_mail"), THERE, AIMessage("read")]
+    script = [calls("send_mail", text="Then I call track_parcel."), THERE, AIMessage("read")]
     model = ScriptedModel(script=script)
     middleware = [WithoutIds(), ToolcribMiddleware(desk, k=1, steps=STEPS)]
     made = create_agent(model, own_tools(), middleware=middleware, checkpointer=InMemorySaver())
@@ -301,9 +297,9 @@ def kinds(model) -> list[list[str]]:
 def test_tools_come_and_go_within_the_conversation_where_the_model_takes_them_there(desk):
     said, model = inline_run(
         desk,
-        says("Then I call track_parcel.", "send_mail"),
-        says("And I call read_mail.", "send_mail"),
-        says("And I call track_parcel.", "send_mail"),
+        calls("send_mail", text="Then I call track_parcel."),
+        calls("send_mail", text="And I call read_mail."),
+        calls("send_mail", text="And I call track_parcel."),
         AIMessage("there"),
     )
     assert shown(model) == [("send_mail",)] * 4
@@ -316,13 +312,15 @@ def test_tools_come_and_go_within_the_conversation_where_the_model_takes_them_th
 
 @pytest.mark.parametrize("options", [{"profile": False}, {"inline": False}])
 def test_elsewhere_the_list_of_tools_changes(desk, options):
-    _, model = inline_run(desk, says("Then I call track_parcel.", "send_mail"), THERE, **options)
+    _, model = inline_run(
+        desk, calls("send_mail", text="Then I call track_parcel."), THERE, **options
+    )
     assert shown(model) == [("send_mail",), ("send_mail", "track_parcel")]
 
 
 def test_langchains_model_sends_the_changes_in_their_places(desk):
     anthropic = pytest.importorskip("langchain_anthropic")
-    _, model = inline_run(desk, says("Then I call track_parcel.", "send_mail"), THERE)
+    _, model = inline_run(desk, calls("send_mail", text="Then I call track_parcel."), THERE)
     claude = anthropic.ChatAnthropic(model="claude-opus-5-5", api_key="none")
     payload = claude._get_request_payload(model.seen[-1][1])
     assert [each["role"] for each in payload["messages"]] == ["user", "assistant", "user", "system"]
@@ -351,7 +349,7 @@ def test_an_agent_that_is_shown_all_its_tools_gets_no_search(desk):
 
 
 def test_a_tool_that_was_called_by_name_is_shown_from_then_on_within_the_scope(desk):
-    script = [says("", "read_mail"), says("", "track_parcel"), AIMessage("there")]
+    script = [calls("read_mail"), calls("track_parcel"), AIMessage("there")]
     scope = Scope(servers=frozenset({"mail"}))
     _, model = run(desk, script, k=1, scope=scope, steps=StepOptions(first=1, added=1))
     assert "read_mail" in shown(model)[1]
@@ -359,7 +357,7 @@ def test_a_tool_that_was_called_by_name_is_shown_from_then_on_within_the_scope(d
 
 
 def test_a_disabled_tool_that_was_called_by_name_is_not_shown():
-    script = [says("", "read_mail"), says(" ", "read_mail"), AIMessage("no")]
+    script = [calls("read_mail"), calls("read_mail"), AIMessage("no")]
     with open_desk(tools={"pass_through": 0, "k": 1}) as crib:
         disabled = [spec.model_copy(update={"enabled": False}) for spec in TOOLS]
         crib.index_tools([spec for spec in disabled if spec.name == "read_mail"])
@@ -369,7 +367,7 @@ def test_a_disabled_tool_that_was_called_by_name_is_not_shown():
 
 
 def test_a_step_keeps_the_limits_of_the_settings():
-    script = [says("Then I call track_parcel.", "track_parcel"), AIMessage("there")]
+    script = [calls("track_parcel", text="Then I call track_parcel."), AIMessage("there")]
     with open_desk(tools={"pass_through": 0, "k": 1, "servers": ["mail"]}) as crib:
         _, model = run(crib, script)
     assert shown(model)[1] == ("send_mail", "read_mail")

@@ -131,7 +131,7 @@ async def test_a_graph_may_be_awaited_and_streamed(desk):
 
 
 def test_the_tools_follow_what_the_model_writes_and_called_ones_stay(desk):
-    said = AIMessage("Then I call track_parcel.", tool_calls=calls("send_mail", to="A").tool_calls)
+    said = calls("send_mail", text="Then I call track_parcel.", to="Ana")
     steps = StepOptions(first=1, added=1, most=1)
     run = Run(desk, said, AIMessage("Done."), k=1, steps=steps)
     run.ask(MAIL)
