@@ -10,18 +10,9 @@ from tests.conformance.contract_documents import COLLECTIONS, PASSAGES, QUESTION
 from tests.conformance.contract_tools import TOOLS
 from tests.router.conftest import free_of_models
 from tests.serving import running_service
-from toolcrib import Crib, Equals, Scope, ToolSpec, Turn
+from toolcrib import Crib, Equals, Scope, ToolSpec, Turn, errors
 from toolcrib.client import RemoteCrib
 from toolcrib.client import crib as remote
-from toolcrib.errors import (
-    ForbiddenError,
-    LearningOffError,
-    QueryError,
-    ServiceUnavailableError,
-    TooLargeError,
-    ToolChangedError,
-    UnknownToolError,
-)
 from toolcrib.http import Anyone
 from toolcrib.records import Enrichment, ToolLinks
 from toolcrib.records.codec import as_json
@@ -58,7 +49,7 @@ def test_many_tools_go_in_at_once_and_are_listed_in_pages(crib, monkeypatch):
 
 
 def test_what_is_too_large_is_told(crib):
-    with pytest.raises(TooLargeError, match="larger than 65,536 bytes"):
+    with pytest.raises(errors.TooLargeError, match="larger than 65,536 bytes"):
         crib.index_tools(ToolSpec(name="large", description="x" * 70_000))
 
 
@@ -78,14 +69,14 @@ async def test_what_is_held_back_is_approved_by_its_digest_or_forgotten(service)
         held = await crib.aheld_tools()
         assert [(each.spec, each.digest) for each in held] == [(tool, tool.digest) for tool in sent]
         odd, other = held
-        with pytest.raises(ToolChangedError):
+        with pytest.raises(errors.ToolChangedError):
             crib.approve_tool(odd.tool_id, other.digest)
-        with pytest.raises(ForbiddenError):
+        with pytest.raises(errors.ForbiddenError):
             writer.approve_tool(odd.tool_id, odd.digest)
         await crib.aapprove_tool(odd.tool_id, odd.digest)
         assert crib.get_tool(odd.tool_id) == odd.spec
         await crib.areject_tool(other.tool_id)
-        with pytest.raises(UnknownToolError):
+        with pytest.raises(errors.UnknownToolError):
             crib.reject_tool(other.tool_id)
         assert crib.held_tools() == ()
 
@@ -115,14 +106,14 @@ async def test_what_was_learned_is_told_and_taken_back_as_by_an_embedded_crib():
 def test_where_nothing_is_learned_both_say_so(service):
     with service.crib() as crib, Crib.open(":memory:", settings=free_of_models()) as embedded:
         for each in (crib, embedded):
-            with pytest.raises(LearningOffError, match=r"set learning\.enabled"):
+            with pytest.raises(errors.LearningOffError, match=r"set learning\.enabled"):
                 each.learning_status()
 
 
 @pytest.mark.parametrize("wrong", [["mail/send_mail"], 3])
 def test_an_id_is_a_text(crib, wrong):
     for ask in (crib.remove_tools, crib.get_tool):
-        with pytest.raises(QueryError, match="text"):
+        with pytest.raises(errors.QueryError, match="text"):
             ask(wrong)
 
 
@@ -144,7 +135,7 @@ def test_a_service_may_end_and_come_back():
     with running_service(settings, callers=Anyone()) as started:
         crib = RemoteCrib(started.url)
         assert crib.facets().tools == 0
-    with pytest.raises(ServiceUnavailableError, match="cannot be reached"):
+    with pytest.raises(errors.ServiceUnavailableError, match="cannot be reached"):
         crib.facets()
     with running_service(settings, port=urlsplit(started.url).port, callers=Anyone()):
         assert crib.facets().tools == 0
@@ -173,7 +164,7 @@ async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
         after = await crib.afind_tools("do it. and then?", 3, **step)
         assert after.called == ("mail/send_mail",)
         assert after.tools == crib.find_tools("do it. and then?", 3, **step).tools
-        with pytest.raises(QueryError, match="history"):
+        with pytest.raises(errors.QueryError, match="history"):
             crib.find_tools("do it", history=["send a mail"])
         wished = await crib.afind_tools(needs=["send a mail"], k=1)
         assert [(hit.id, hit.needs) for hit in wished.tools] == [(found.tools[0].id, (0,))]

@@ -16,24 +16,12 @@ from toolcrib.client.transport import (
     error_class,
     reply_failure,
 )
-from toolcrib.errors import (
-    DeadlineError,
-    ForbiddenError,
-    QueryError,
-    RateLimitedError,
-    ServiceError,
-    ServiceUnavailableError,
-    TooLargeError,
-    UnauthenticatedError,
-    UnknownCollectionError,
-    UnknownToolError,
-)
 from toolcrib.http.errors import problem_response
 from toolcrib.problems import public_text, slug_of
 
 PLACE = "https://example.org"
 ALL = error_kinds()
-NAMED = {UnknownToolError, UnknownCollectionError}
+NAMED = {errors.UnknownToolError, errors.UnknownCollectionError}
 
 
 def told(status, body, kind="application/problem+json", about="", **headers):
@@ -72,7 +60,7 @@ def test_what_is_unknown_comes_through_with_what_is_near(kind, nearest):
 
 
 def test_when_to_ask_again_comes_through():
-    again = over_the_wire(RateLimitedError("too often", retry_after_s=0.25))
+    again = over_the_wire(errors.RateLimitedError("too often", retry_after_s=0.25))
     assert (str(again), again.retry_after_s) == ("too often", 0.25)
 
 
@@ -81,30 +69,30 @@ def test_when_to_ask_again_comes_through():
 )
 def test_what_speaks_of_the_services_machine_is_not_taken_for_this_one(error):
     again = over_the_wire(error)
-    assert type(again) is ServiceError
+    assert type(again) is errors.ServiceError
     assert str(error) in str(again)
 
 
 def test_a_problem_of_a_newer_service_keeps_its_words():
     failed = told(418, {"type": "urn:toolcrib:problem:teapot", "detail": "short and stout"})
-    assert type(failed.error) is ServiceError
+    assert type(failed.error) is errors.ServiceError
     assert str(failed.error).endswith("answered 418 I'm a teapot: short and stout")
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (401, UnauthenticatedError),
-        (403, ForbiddenError),
-        (404, ServiceError),
-        (408, DeadlineError),
-        (413, TooLargeError),
-        (429, RateLimitedError),
-        (500, ServiceError),
-        (502, ServiceUnavailableError),
-        (503, ServiceUnavailableError),
-        (504, DeadlineError),
-        (599, ServiceError),
+        (401, errors.UnauthenticatedError),
+        (403, errors.ForbiddenError),
+        (404, errors.ServiceError),
+        (408, errors.DeadlineError),
+        (413, errors.TooLargeError),
+        (429, errors.RateLimitedError),
+        (500, errors.ServiceError),
+        (502, errors.ServiceUnavailableError),
+        (503, errors.ServiceUnavailableError),
+        (504, errors.DeadlineError),
+        (599, errors.ServiceError),
     ],
 )
 def test_a_page_of_a_proxy_is_told_by_its_status(status, kind):
@@ -154,23 +142,23 @@ def test_when_to_ask_again_is_read_however_it_is_told(headers, body, after_s):
 def test_a_problem_of_strange_shape_is_still_one():
     strange = {"type": "urn:toolcrib:problem:unknown-tool", "nearest": "mail", "detail": None}
     error = told(404, strange, about="x").error
-    assert (type(error), error.nearest, error.tool_id) == (UnknownToolError, (), "x")
+    assert (type(error), error.nearest, error.tool_id) == (errors.UnknownToolError, (), "x")
     empty = told(422, {"type": "urn:toolcrib:problem:query"}).error
-    assert (type(empty), str(empty)) == (QueryError, "QueryError")
+    assert (type(empty), str(empty)) == (errors.QueryError, "QueryError")
 
 
 @pytest.mark.parametrize(
     ("failure", "kind", "transient", "unprocessed"),
     [
-        (httpx2.ConnectError("refused"), ServiceUnavailableError, True, True),
-        (httpx2.ConnectTimeout("late"), ServiceUnavailableError, True, True),
-        (httpx2.ReadError(""), ServiceUnavailableError, True, False),
-        (httpx2.RemoteProtocolError("gone"), ServiceUnavailableError, True, False),
-        (httpx2.ReadTimeout("late"), DeadlineError, False, False),
-        (httpx2.PoolTimeout("late"), DeadlineError, False, False),
-        (httpx2.LocalProtocolError("no header"), ServiceError, False, False),
-        (httpx2.UnsupportedProtocol("no protocol"), ServiceError, False, False),
-        (httpx2.InvalidURL("no URL"), ServiceError, False, False),
+        (httpx2.ConnectError("refused"), errors.ServiceUnavailableError, True, True),
+        (httpx2.ConnectTimeout("late"), errors.ServiceUnavailableError, True, True),
+        (httpx2.ReadError(""), errors.ServiceUnavailableError, True, False),
+        (httpx2.RemoteProtocolError("gone"), errors.ServiceUnavailableError, True, False),
+        (httpx2.ReadTimeout("late"), errors.DeadlineError, False, False),
+        (httpx2.PoolTimeout("late"), errors.DeadlineError, False, False),
+        (httpx2.LocalProtocolError("no header"), errors.ServiceError, False, False),
+        (httpx2.UnsupportedProtocol("no protocol"), errors.ServiceError, False, False),
+        (httpx2.InvalidURL("no URL"), errors.ServiceError, False, False),
     ],
 )
 def test_silence_is_told_by_its_reason(failure, kind, transient, unprocessed):

@@ -11,21 +11,10 @@ import pytest
 
 from tests.client.conftest import KEY
 from tests.client.faulty import FACETS, answer, drip, drop, garbage, half, hang, problem, refuse
+from toolcrib import errors
 from toolcrib.client import RemoteCrib, transport
 from toolcrib.client.transport import Transport
 from toolcrib.clock import ManualClock
-from toolcrib.errors import (
-    DeadlineError,
-    MissingExtraError,
-    OverloadedError,
-    QueryError,
-    RateLimitedError,
-    ServiceError,
-    ServiceUnavailableError,
-    SettingsError,
-    StoreUnavailableError,
-    UnauthenticatedError,
-)
 from toolcrib.records import Facets
 from toolcrib.records.codec import as_json
 
@@ -61,11 +50,11 @@ def test_what_may_pass_is_tried_again_where_that_does_no_harm(faulty, get_facets
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        (refuse, ServiceUnavailableError),
-        (drop, ServiceUnavailableError),
-        (BUSY, OverloadedError),
-        (problem("store-unavailable", 503), StoreUnavailableError),
-        (answer(503, "no", "text/plain"), ServiceUnavailableError),
+        (refuse, errors.ServiceUnavailableError),
+        (drop, errors.ServiceUnavailableError),
+        (BUSY, errors.OverloadedError),
+        (problem("store-unavailable", 503), errors.StoreUnavailableError),
+        (answer(503, "no", "text/plain"), errors.ServiceUnavailableError),
     ],
 )
 def test_in_the_end_the_last_failure_is_told(faulty, get_facets, fault, expected):
@@ -82,7 +71,7 @@ def test_in_the_end_the_last_failure_is_told(faulty, get_facets, fault, expected
 )
 def test_a_failure_at_once_says_when_to_ask_again(faulty, get_facets, fault, attempts, after_s):
     faulty.script += [fault] * 2
-    with pytest.raises((OverloadedError, RateLimitedError)) as caught:
+    with pytest.raises((errors.OverloadedError, errors.RateLimitedError)) as caught:
         get_facets(attempts=attempts)
     assert (len(faulty.arrived), caught.value.retry_after_s) == (1, after_s)
 
@@ -99,7 +88,7 @@ def test_a_failure_at_once_says_when_to_ask_again(faulty, get_facets, fault, att
 )
 def test_what_may_have_been_done_is_not_done_twice(faulty, ask, fault):
     faulty.script.append(fault)
-    with pytest.raises((ServiceUnavailableError, StoreUnavailableError)):
+    with pytest.raises((errors.ServiceUnavailableError, errors.StoreUnavailableError)):
         ask(faulty.url, *OUTCOME)
     assert len(faulty.arrived) == 1
 
@@ -114,10 +103,10 @@ def test_what_was_turned_away_before_any_work_can_be_asked_again(faulty, ask, fa
 @pytest.mark.parametrize(
     ("status", "slug", "expected"),
     [
-        (401, "unauthenticated", UnauthenticatedError),
-        (422, "query", QueryError),
-        (500, "internal", ServiceError),
-        (504, "deadline", DeadlineError),
+        (401, "unauthenticated", errors.UnauthenticatedError),
+        (422, "query", errors.QueryError),
+        (500, "internal", errors.ServiceError),
+        (504, "deadline", errors.DeadlineError),
     ],
 )
 def test_what_would_fail_again_is_asked_once(faulty, get_facets, status, slug, expected):
@@ -141,18 +130,18 @@ def test_a_service_is_given_the_time_that_it_asks_for(faulty, get_facets, pauses
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'toolcrib\[client\]'"):
+    with pytest.raises(errors.MissingExtraError, match=r"pip install 'toolcrib\[client\]'"):
         RemoteCrib("https://example.org")
 
 
 def test_where_nobody_listens_it_says_what_to_do(ask):
-    with pytest.raises(ServiceUnavailableError, match="toolcrib serve"):
+    with pytest.raises(errors.ServiceUnavailableError, match="toolcrib serve"):
         ask("http://127.0.0.1:9", "facets")
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for_twice(faulty, get_facets):
     faulty.script.append(hang)
-    with pytest.raises(DeadlineError, match=r"did not answer within 0\.2 s"):
+    with pytest.raises(errors.DeadlineError, match=r"did not answer within 0\.2 s"):
         get_facets(timeout_s=0.2)
     assert len(faulty.arrived) == 1
 
@@ -160,14 +149,14 @@ def test_an_answer_that_does_not_come_is_not_waited_for_twice(faulty, get_facets
 def test_an_answer_in_drops_does_not_take_for_ever(faulty):
     faulty.script.append(drip)
     sender = Transport(faulty.url, timeout_s=10, clock=ManualClock(step=4))
-    with pytest.raises(DeadlineError, match="within 10 s"):
+    with pytest.raises(errors.DeadlineError, match="within 10 s"):
         sender.ask(Facets, "GET", "/v1/facets")
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(faulty, get_facets, monkeypatch):
     monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 100)
     faulty.script.append(answer(200, {"tools": "x" * 200}))
-    with pytest.raises(ServiceError, match="more than 100 bytes"):
+    with pytest.raises(errors.ServiceError, match="more than 100 bytes"):
         get_facets()
 
 
@@ -182,20 +171,20 @@ def test_an_answer_without_end_is_not_read_to_its_end(faulty, get_facets, monkey
 )
 def test_an_answer_that_is_not_toolcribs_is_not_taken_for_one(faulty, get_facets, wrong):
     faulty.script.append(wrong)
-    with pytest.raises(ServiceError, match="is not toolcrib"):
+    with pytest.raises(errors.ServiceError, match="is not toolcrib"):
         get_facets()
     assert len(faulty.arrived) == 1
 
 
 def test_a_page_in_place_of_nothing_is_no_success(faulty, ask):
     faulty.script.append(answer(200, "<html>Please log in</html>", "text/html"))
-    with pytest.raises(ServiceError, match="is not toolcrib"):
+    with pytest.raises(errors.ServiceError, match="is not toolcrib"):
         ask(faulty.url, *OUTCOME)
 
 
 def test_a_packed_answer_that_cannot_be_unpacked_is_told(faulty, get_facets):
     faulty.script.append(answer(200, "no gzip", Content_Encoding="gzip"))
-    with pytest.raises(ServiceError, match="failed"):
+    with pytest.raises(errors.ServiceError, match="failed"):
         get_facets()
 
 
@@ -203,7 +192,7 @@ def test_a_packed_answer_that_cannot_be_unpacked_is_told(faulty, get_facets):
 def test_a_redirect_is_not_followed_with_the_key(faulty, get_facets, status):
     elsewhere = "https://elsewhere.example/v1/facets?key=secret"
     faulty.script.append(answer(status, "", Location=elsewhere))
-    with pytest.raises(ServiceError, match=r"https://elsewhere\.example/v1/facets"):
+    with pytest.raises(errors.ServiceError, match=r"https://elsewhere\.example/v1/facets"):
         get_facets()
     assert len(faulty.arrived) == 1
 
@@ -253,26 +242,26 @@ def test_a_url_is_taken_with_its_path_and_without_a_slash_at_its_end(url, base):
     ],
 )
 def test_what_is_no_url_of_a_service_is_refused_with_what_else_there_is(url):
-    with pytest.raises(SettingsError, match=r"URL.*Crib\.open"):
+    with pytest.raises(errors.SettingsError, match=r"URL.*Crib\.open"):
         Transport(url)
 
 
 @pytest.mark.parametrize("more", ["?key=1", "#v1"])
 def test_a_url_with_more_behind_its_path_is_refused(more):
-    with pytest.raises(SettingsError, match="query"):
+    with pytest.raises(errors.SettingsError, match="query"):
         Transport(f"https://example.org/{more}")
 
 
 @pytest.mark.parametrize("protocol", ["https", "ftp"])
 def test_a_password_in_a_url_is_refused_and_not_repeated(protocol):
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(errors.SettingsError) as caught:
         Transport(f"{protocol}://ana:geheim@example.org")
     assert "geheim" not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["", " ", "tc_a b", "tc_é", "tc_a\r\nX-More: 1"])
 def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key):
-    with pytest.raises(SettingsError, match="api_key") as caught:
+    with pytest.raises(errors.SettingsError, match="api_key") as caught:
         Transport("https://example.org", key)
     assert key.strip() == "" or key not in str(caught.value)
 
@@ -284,7 +273,7 @@ def test_the_key_is_never_shown():
 
 @pytest.mark.parametrize(("timeout_s", "attempts"), [(0, 4), (-1, 4), (float("nan"), 4), (1, 0)])
 def test_there_must_be_time_and_an_attempt(timeout_s, attempts):
-    with pytest.raises(SettingsError, match="attempt"):
+    with pytest.raises(errors.SettingsError, match="attempt"):
         RemoteCrib("https://example.org", timeout_s=timeout_s, attempts=attempts)
 
 
@@ -331,9 +320,9 @@ def test_a_closed_crib_says_so(faulty):
     with RemoteCrib(faulty.url) as crib:
         crib.facets()
     crib.close()
-    with pytest.raises(ServiceError, match="this crib is closed"):
+    with pytest.raises(errors.ServiceError, match="this crib is closed"):
         crib.facets()
-    with pytest.raises(ServiceError, match="this crib is closed"):
+    with pytest.raises(errors.ServiceError, match="this crib is closed"):
         asyncio.run(again())
 
 
@@ -346,6 +335,6 @@ CIRCULAR.append(CIRCULAR)
 )
 def test_what_json_has_no_word_for_is_a_bad_query(faulty, value):
     sender = Transport(faulty.url)
-    with pytest.raises(QueryError, match="JSON"):
+    with pytest.raises(errors.QueryError, match="JSON"):
         sender.ask(NoneType, "POST", "/v1/outcomes", {"metadata": {"x": value}})
     assert len(faulty.arrived) == 0
