@@ -54,9 +54,8 @@ def client(service, tools):
         client.headers["Toolcrib-Namespace"] = service.namespace()
         client.post("/v1/tools", json={"tools": tools}).raise_for_status()
         faq = [{"name": "faq.md", "text": "Where is the door? On the left."}]
-        client.post(
-            "/v1/documents", json={"collection": "faq", "documents": faq}
-        ).raise_for_status()
+        sent = {"collection": "faq", "documents": faq}
+        client.post("/v1/documents", json=sent).raise_for_status()
         client.post("/v1/route", json={"text": "send a mail"}).raise_for_status()
         yield client
 

@@ -77,12 +77,9 @@ def test_an_admin_key_makes_no_other_one(admin):
     "body",
     [
         {},
-        {"name": ""},
-        {"name": "a\nb"},
-        {"name": "x", "grant": {"rate": "5/day"}},
-        {"name": "x", "grant": {"everything": True}},
-        {"name": "x", "expires_days": 0},
-        {"name": "x", "expires_days": 1e-9},
+        *({"name": name} for name in ("", "a\nb")),
+        *({"name": "x", "grant": grant} for grant in ({"rate": "5/day"}, {"everything": True})),
+        *({"name": "x", "expires_days": days} for days in (0, 1e-9)),
     ],
     ids=str,
 )

@@ -59,13 +59,10 @@ def test_a_page_shows_every_operation_and_asks_no_other_address(service, operati
     assert re.findall(r"<script|\bsrc=|<link|url\(|href=\"(?:https?:)?//", page) == []
 
 
-def test_operations_have_names_of_their_own(operations):
+def test_operations_have_names_of_their_own_and_tags_that_are_described(document, operations):
     names = [operation["operationId"] for operation in operations.values()]
     assert len(set(names)) == len(names)
     assert all(operation["summary"] and operation["tags"] for operation in operations.values())
-
-
-def test_every_tag_is_described(document, operations):
     described = {tag["name"] for tag in document["tags"]}
     assert {tag for each in operations.values() for tag in each["tags"]} == described
 

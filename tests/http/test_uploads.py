@@ -160,14 +160,11 @@ def test_a_body_of_lines_may_be_larger_than_any_of_them(start):
         assert answer.status_code == 413
 
 
-def test_lines_are_divided_by_number_and_bytes_and_one_name_stays_whole():
+def test_lines_are_divided_by_number_and_bytes_one_name_stays_whole_and_one_part_in_order():
     long = b"x" * (MAX_PART_BYTES // 2)
     many = [Line(each, b"x", None) for each in range(MAX_PART_ENTRIES + 1)]
     assert [len(part) for part in split_into_parts(many)] == [MAX_PART_ENTRIES, 1]
     parts = split_into_parts([Line(name, long, None) for name in "abacca"])
     assert [[line.name for line in part] for part in parts] == [["a"] * 3, ["b"], ["c"] * 2]
-
-
-def test_a_single_part_keeps_its_order():
-    lines = [Line(name, b"x", None) for name in "aba"]
-    assert split_into_parts(lines) == [lines]
+    in_one = [Line(name, b"x", None) for name in "aba"]
+    assert split_into_parts(in_one) == [in_one]

@@ -30,12 +30,9 @@ def test_other_names_are_refused(name):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("priority", float("nan")),
-        ("priority", float("inf")),
-        ("priority", "high"),
+        *(("priority", value) for value in (float("nan"), float("inf"), "high")),
         ("sensitivity", "secret"),
-        ("answers", [["api"]]),
-        ("answers", "api"),
+        *(("answers", value) for value in ([["api"]], "api")),
         ("examples", [1]),
         ("colour", "red"),
     ],
