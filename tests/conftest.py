@@ -20,6 +20,7 @@ from toolcrib import Crib, Settings, errors
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.settings import EncoderSettings
+from toolcrib.store.folder import copy_sparsely
 
 # An example may open a store, and a busy machine is no failure: no deadline.
 # What lands must not hang on luck: the same examples each time. `make fuzz` looks for new ones,
@@ -126,6 +127,12 @@ def encoded_once() -> Iterator[None]:
             db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", new)
 
 
+WITHOUT_MODELS = Settings.model_validate(
+    {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
+)
+"""Settings under which no model is loaded."""
+
+
 @pytest.fixture
 def settings() -> Settings:
     """Settings whose encoder is the shipped double: fast, the same everywhere."""
@@ -147,6 +154,14 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         crib.index_tools(*SOURCES)
         for collection in COLLECTIONS:
             assert crib.index_docs(collection, collection=collection.name).refused == ()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sample_copy(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A module's own copy of that store."""
+    folder = tmp_path_factory.mktemp("copy")
+    copy_sparsely(sample_folder, folder)
     return folder
 
 

@@ -96,6 +96,10 @@ def test_many_cribs_over_one_store_share_what_was_loaded_once(monkeypatch):
         assert tenants.crib("one").find_tools(QUERY).degraded == ()
 
 
+FILE = {"file": "data/capabilities/capabilities.yaml"}
+QUESTIONS = {"questions": {"support": "data/questions/support.yaml"}}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("use", "settings", "ask"),
@@ -104,16 +108,8 @@ def test_many_cribs_over_one_store_share_what_was_loaded_once(monkeypatch):
         ("conversation", {}, lambda crib: crib.route(FOLLOW_UP)),
         ("agents", {"agents": {"targets": "preset"}}, lambda crib: crib.route("list the orders")),
         ("rerank", {"rerank": "llm"}, lambda crib: crib.find_tools("send it")),
-        (
-            "capabilities",
-            {"capabilities": {"file": "data/capabilities/capabilities.yaml"}},
-            lambda crib: crib.select_capabilities("mail Ana"),
-        ),
-        (
-            "questions",
-            {"questions": {"support": "data/questions/support.yaml"}},
-            lambda crib: crib.classify("support", "I paid twice"),
-        ),
+        ("capabilities", {"capabilities": FILE}, lambda crib: crib.select_capabilities("mail Ana")),
+        ("questions", QUESTIONS, lambda crib: crib.classify("support", "I paid twice")),
     ],
 )
 def test_a_chat_model_of_langchain_can_be_passed_for_each_use(use, settings, ask):
@@ -147,10 +143,9 @@ CARD = "I paid twice with the card 4111 1111 1111 1111"
     ],
 )
 def test_a_turn_above_a_ceiling_is_classified_without_a_model(turn, is_shown):
-    questions = {"support": "data/questions/support.yaml"}
     with ChatServer(lambda _: {"answer": "billing"}) as server:
-        said = {"llm": server.settings, "questions": questions}
-        with Crib.open(":memory:", settings=Settings.model_validate(said)) as crib:
+        settings = Settings.model_validate({"llm": server.settings, **QUESTIONS})
+        with Crib.open(":memory:", settings=settings) as crib:
             found = crib.classify("support", turn)
             assert bool(server.requests) is is_shown
             assert ("llm" in found.degraded) is not is_shown

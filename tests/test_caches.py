@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -121,11 +121,8 @@ def test_several_threads_leave_the_size_that_is_there():
             kept[number % 97] = number % 7
             kept.pop((number * 3) % 97, None)
 
-    threads = [threading.Thread(target=write, args=(start,)) for start in range(0, 80, 20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, range(0, 80, 20)))
     assert kept.size == sum(kept.values()) <= 50
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -122,9 +123,7 @@ def test_an_unknown_tool_names_its_neighbours(sample_crib):
     with pytest.raises(UnknownToolError) as caught:
         sample_crib.get_tool("weather/airQualty")
     assert caught.value.nearest[0] == "weather/airQuality"
-    assert str(caught.value).startswith(
-        "no tool has the id 'weather/airQualty'; did you mean 'weather/airQuality'",
-    )
+    assert "'weather/airQualty'; did you mean 'weather/airQuality'" in str(caught.value)
 
 
 def test_a_rebuild_is_heard(tmp_path, settings):
@@ -141,13 +140,6 @@ def test_in_memory_is_a_folder_that_goes_away(settings):
         folder = Path(crib.info()[0].location)
         assert folder.is_dir()
     assert not folder.exists()
-
-
-def test_it_is_all_there_after_opening_again(tmp_path, settings):
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        crib.index_tools(spec("a", "sends mail"))
-    with Crib.open(tmp_path / "s", settings=settings) as crib:
-        assert ids(crib.find_tools("sends mail")) == ["a"]
 
 
 def test_a_closed_crib_says_so(tmp_path, settings):
@@ -170,17 +162,13 @@ def test_an_index_of_another_model_is_refused_with_the_command_that_mends_it(tmp
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         crib.index_tools(spec("a", "sends mail", success_examples=("mail Ana",)), spec("b"))
     other = Settings(encoder=EncoderSettings(dense="deterministic:32"))
-    with pytest.raises(IndexMismatchError) as caught:
+    with pytest.raises(IndexMismatchError, match=r"trigrams-64.*trigrams-32.*--rebuild"):
         Crib.open(tmp_path / "s", settings=other)
-    assert str(caught.value) == (
-        "the index was built with dense 'deterministic-trigrams-64', now "
-        "'deterministic-trigrams-32'; dimensions 64, now 32; rebuild the index with "
-        "`toolcrib index --rebuild` and its `--store`, or restore those settings"
-    )
     with Crib.open(tmp_path / "s", settings=other, rebuild=True) as crib:
         assert ids(crib.find_tools("sends mail", k=1)) == ["a"]
         assert {tool.id for tool in crib.list_tools()} == {"a", "b"}
     with Crib.open(tmp_path / "s", settings=other) as crib:
+        assert ids(crib.find_tools("sends mail", k=1)) == ["a"]
         assert crib.get_tool("a").success_examples == ("mail Ana",)
 
 
@@ -231,33 +219,26 @@ def test_every_write_makes_another_version_and_reading_makes_none(crib):
 
 def test_looking_makes_no_knowledge_base(tmp_path, settings):
     with Crib.open(tmp_path / "s", settings=settings) as crib:
-        known = crib.knowledge
-        assert (crib.list_collections(), known.count(), list(known.passages())) == (
-            [], 0, [],
-        )  # fmt: skip
+        assert crib.list_collections() == [*crib.knowledge.passages()] == []
+        assert crib.knowledge.count() == 0
         assert not (tmp_path / "s" / "library").exists()
 
 
 def test_threads_search_while_another_writes(crib):
     crib.index_tools(*(spec(f"t{n}", f"thing {n}") for n in range(50)))
-    failures: list[BaseException] = []
     stop = threading.Event()
 
     def search() -> None:
-        try:
-            while not stop.is_set():
-                assert len(crib.find_tools("thing 7", k=5).tools) == 5
-        except BaseException as error:  # noqa: BLE001 -- shown by the assertion below
-            failures.append(error)
+        while not stop.is_set():
+            assert len(crib.find_tools("thing 7", k=5).tools) == 5
 
-    threads = [threading.Thread(target=search) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    crib.index_tools(*(spec(f"u{n}", f"other {n}") for n in range(400)))
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor() as pool:
+        searches = [pool.submit(search) for _ in range(3)]
+        try:
+            crib.index_tools(*(spec(f"u{n}", f"other {n}") for n in range(400)))
+        finally:
+            stop.set()
+    assert [each.result() for each in searches] == [None] * 3
     assert sum(1 for _ in crib.list_tools()) == 450
 
 

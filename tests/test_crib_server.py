@@ -5,19 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
+from tests.conftest import WITHOUT_MODELS as SETTINGS
 from tests.fork_server import ForkedProcess
 from tests.store import parallel_indexer
 from tests.store.qdrant_over_http import running
-from toolcrib import Collection, Crib, Passage, Settings, ToolSpec
-
-ROOT = Path(__file__).parents[1]
-SETTINGS = Settings.model_validate(
-    {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
-)
+from toolcrib import Collection, Crib, Passage, ToolSpec
 
 
 @pytest.fixture
@@ -89,16 +84,15 @@ def test_a_rebuild_loses_nothing_that_services_write_meanwhile(server, monkeypat
                 service.remove_tools(f"t{number}")
                 removed.add(f"t{number}")
 
-    services = [threading.Thread(target=each) for each in (add_and_change, remove)]
+    with ThreadPoolExecutor() as pool:
+        services = [pool.submit(each) for each in (add_and_change, remove)]
+        try:
+            for _ in range(2):
+                Crib.open(server.url, settings=SETTINGS, rebuild=True).close()
+        finally:
+            stop.set()
     for service in services:
-        service.start()
-    try:
-        for _ in range(2):
-            Crib.open(server.url, settings=SETTINGS, rebuild=True).close()
-    finally:
-        stop.set()
-        for service in services:
-            service.join()
+        service.result()
     with Crib.open(server.url, settings=SETTINGS) as crib:
         found = {each.id: each for each in crib.list_tools()}
     assert acknowledged

@@ -6,21 +6,15 @@ import asyncio
 
 import pytest
 
-from tests.conftest import ROOT, encoded_once
-from tests.router.conftest import (
-    PASSAGES,
-    TOOLS,
-    CountingEncoder,
-    free_of_models,
-    write_labels,
-)
+from tests.conftest import REGISTRY, ROOT, WITHOUT_MODELS, encoded_once
+from tests.router.conftest import PASSAGES, TOOLS, CountingEncoder, free_of_models, write_labels
+from tests.test_knowledge_base import Counting
 from toolcrib import Crib, Scope, Settings, ToolSpec, Turn
 from toolcrib.build import MEMORY, make_dense, open_store
 from toolcrib.errors import StoreError
 from toolcrib.indexers.points import layout
 from toolcrib.store.folder import LazyStore
 
-REGISTRY = ROOT / "data" / "registry"
 STAND_UP = "How long is our daily stand-up and who speaks first?"
 
 
@@ -49,10 +43,7 @@ def ids(decision):
     ("text", "tool"),
     [
         ("will it rain in Graz tomorrow?", "weather/forecast"),
-        (
-            "reply to the customer in ticket 3118: the kettle is on its way",
-            "helpdesk/reply_to_ticket",
-        ),
+        ("reply to the customer in ticket 3118: it is on its way", "helpdesk/reply_to_ticket"),
     ],
 )
 def test_a_request_gets_its_tool_behind_those_that_are_always_active(house, text, tool):
@@ -71,36 +62,14 @@ def test_a_question_gets_the_passages_that_answer_it(house):
     assert ids(decision) == ["desk/ask_user"]
 
 
-class Counting:
-    """A real encoder, and what it was asked for."""
-
-    def __init__(self, dense):
-        self.name, self.dimensions = dense.name, dense.dimensions
-        self._dense = dense
-        self.asked = []
-
-    def encode_query(self, text):
-        self.asked.append(text)
-        return self._dense.encode_query(text)
-
-    def encode_clauses(self, text):
-        self.asked.append(text)
-        return self._dense.encode_clauses(text)
-
-    def encode_documents(self, texts):
-        self.asked += texts
-        return self._dense.encode_documents(texts)
-
-
 def test_a_turn_is_encoded_once_for_context_tools_and_knowledge(house):
-    settings = Settings()
-    dense = Counting(make_dense(settings))
+    dense = Counting(make_dense(Settings()))
     passages = LazyStore(house.knowledge._lazy.open, lambda: True)
-    crib = Crib.over(house.tools.store, dense, settings, passages=passages)
+    crib = Crib.over(house.tools.store, dense, Settings(), passages=passages)
     for text in (STAND_UP, "mail Ana the report and then book a room", "hi"):
-        dense.asked.clear()
+        dense.texts.clear()
         assert crib.route(text).route.kind == house.route(text).route.kind
-        assert dense.asked == [text]
+        assert dense.texts == [text]
 
 
 async def test_turns_can_be_decided_while_the_loop_goes_on(house):
@@ -113,9 +82,8 @@ def test_a_decision_is_made_where_nothing_is_indexed(settings):
         decision = crib.route("send a mail")
         assert (decision.route.kind, ids(decision)) == ("general", [])
         assert decision.knowledge.verdict == "abstain"
-        assert crib.find_knowledge("how much may a parcel weigh?").reason == (
-            "no collection is in the caller's scope"
-        )
+        found = crib.find_knowledge("how much may a parcel weigh?")
+        assert found.reason == "no collection is in the caller's scope"
 
 
 def test_tools_that_are_indexed_or_removed_are_so_in_the_next_turn(settings):
@@ -152,17 +120,11 @@ def test_what_was_fitted_for_a_users_labels_is_not_fitted_again_when_tools_chang
 
 
 def test_a_caller_with_a_scope_does_not_learn_what_is_named_beyond_it(tmp_path):
-    settings = Settings.model_validate(
-        {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
-    )
-    with Crib.open(tmp_path, settings=settings) as crib:
+    with Crib.open(tmp_path, settings=WITHOUT_MODELS) as crib:
         crib.index_tools(ToolSpec(name="drop_ledger", server="vault"))
         said = "what does drop_ledger in the vault do?"
-        everybody = crib.detect(said).entities
-        assert {(each.type, each.text) for each in everybody} == {
-            ("tool", "drop_ledger"),
-            ("service", "vault"),
-        }
+        everybody = {(each.type, each.text) for each in crib.detect(said).entities}
+        assert everybody == {("tool", "drop_ledger"), ("service", "vault")}
         scope = Scope(servers=frozenset({"mail"}))
         asked = Turn(text=said, scope=scope)
         for context in (crib.detect(asked), crib.route(asked).context):

@@ -88,10 +88,8 @@ def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(
     monkeypatch.chdir(tmp_path)
     with Crib.open(".toolcrib") as crib:
         schema = {"type": "object", "properties": {"$to": {"type": "string"}}}
-        sent = ToolSpec(
-            name="send.mail", server="mail", description="Send a mail.", input_schema=schema
-        )
-        crib.index_tools(sent)
+        send = ToolSpec(name="send.mail", server="mail", description="Send a mail.")
+        crib.index_tools(send.model_copy(update={"input_schema": schema}))
     given: dict = {}
     (loop, *_) = (b.body for b in blocks(ROOT / "README.md") if "def run(" in b.body)
     exec(compile(loop, "README.md", "exec"), given)
@@ -211,23 +209,17 @@ def test_the_python_reference_has_every_public_name():
 
 
 def test_every_setting_says_what_it_is_for():
-    rows = re.findall(
-        r"^\| `.*\|$", (DOCS / "reference" / "settings.md").read_text("utf-8"), re.MULTILINE
-    )
+    page = (DOCS / "reference" / "settings.md").read_text("utf-8")
+    rows = re.findall(r"^\| `.*\|$", page, re.MULTILINE)
     assert len(rows) > 80
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
 @pytest.mark.slow
 def test_the_demo_runs(tmp_path):
-    done = subprocess.run(
-        # What the tests run in is installed, and is not installed anew.
-        ["make", "-o", ".venv/.installed", "demo", f"STORE={tmp_path / 'demo'}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # What the tests run in is installed, and is not installed anew.
+    command = ["make", "-o", ".venv/.installed", "demo", f"STORE={tmp_path / 'demo'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "247 added" in done.stdout
     assert "weather/rainRadar" in done.stdout
@@ -237,7 +229,6 @@ def test_the_demo_runs(tmp_path):
 @pytest.mark.parametrize("page", ["render_docs", "render_results"])
 def test_tables_are_what_the_committed_results_say(page):
     script = ROOT / "benchmarks" / f"{page}.py"
-    done = subprocess.run(
-        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, script, "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

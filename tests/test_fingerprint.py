@@ -75,9 +75,7 @@ def test_what_changes_a_point_changes_both(settings: Settings, what: str) -> Non
 
 
 @pytest.mark.parametrize("weights", [{"lexical": 0.9}, {"clauses": 0.25}, {"clauses": 0.0}])
-def test_what_changes_a_score_changes_a_calibration_and_leaves_the_index_alone(
-    weights: dict[str, float],
-) -> None:
+def test_what_changes_a_score_changes_a_calibration_alone(weights: dict[str, float]) -> None:
     changed = _with(fusion=replace(DEFAULTS.fusion, **weights))
     assert _index(changed) == _index()
     assert _calibration(changed)["fusion"] != _calibration()["fusion"]
@@ -102,12 +100,9 @@ def test_what_moves_no_score_changes_nothing() -> None:
 
 
 def test_a_difference_names_all_that_differs_and_what_to_do() -> None:
-    found, wanted = _index(dimensions=32), _index()
-    assert mismatch_message(found, wanted) == (
-        "the index was built with dense 'deterministic-trigrams-32', now "
-        "'deterministic-trigrams-64'; dimensions 32, now 64; rebuild the index with "
-        "`toolcrib index --rebuild` and its `--store`, or restore those settings"
-    )
+    told = mismatch_message(_index(dimensions=32), _index())
+    assert "dense 'deterministic-trigrams-32', now 'deterministic-trigrams-64'" in told
+    assert "dimensions 32, now 64; rebuild the index with `toolcrib index --rebuild`" in told
 
 
 def test_an_encoder_taught_anothers_vectors_has_its_calibration_and_an_index_of_its_own() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from tests.conftest import WITHOUT_MODELS
 from toolcrib import Crib, Settings, ToolcribError
 from toolcrib.build import open_store
 from toolcrib.encoders.fake import DeterministicEncoder
@@ -29,7 +30,7 @@ HOSES = Passage("garden", "hoses.md", "Drain the hoses before the first frost.")
 
 
 class Counting:
-    """A real encoder that writes down which documents it was given."""
+    """A real encoder that writes down what it was given: queries, clauses and documents."""
 
     def __init__(self, dense) -> None:
         self.dense = dense
@@ -37,7 +38,12 @@ class Counting:
         self.name, self.dimensions = dense.name, dense.dimensions
 
     def encode_query(self, text):
+        self.texts.append(text)
         return self.dense.encode_query(text)
+
+    def encode_clauses(self, text):
+        self.texts.append(text)
+        return self.dense.encode_clauses(text)
 
     def encode_documents(self, texts):
         self.texts.extend(texts)
@@ -75,11 +81,8 @@ def ids(library: KnowledgeBase, where=None) -> set[str]:
     return {passage.id for passage in library.passages(where)}
 
 
-def test_a_new_library_knows_nothing(library):
+def test_a_new_library_knows_nothing_and_what_was_defined_in_the_session_before(library, reopen):
     assert (library.catalogue.names, library.count()) == ((), 0)
-
-
-def test_what_was_defined_is_known_in_the_next_session(library, reopen):
     library.define([COOKING])
     assert library.collection("cooking") == COOKING
     assert reopen().collection("cooking") == COOKING
@@ -101,15 +104,7 @@ def test_reopening_encodes_nothing_and_finds_the_same(reopen):
     after = reopen(counting).catalogue
     assert counting.texts == []
     assert (after.collections, after.owners) == (before.collections, before.owners)
-    half_precision = 1e-3
-    assert np.allclose(after.vectors, before.vectors, atol=half_precision)
-
-
-def test_collections_of_the_settings_are_known_and_win(library, reopen):
-    library.define([COOKING])
-    theirs = Collection(name="cooking", description="What the settings say.")
-    known = COOKING.model_copy(update={"description": theirs.description})
-    assert reopen(collections=(theirs,)).collection("cooking") == known
+    assert np.allclose(after.vectors, before.vectors, atol=1e-3)  # half precision
 
 
 @pytest.mark.parametrize(
@@ -118,10 +113,13 @@ def test_collections_of_the_settings_are_known_and_win(library, reopen):
         ({"name": "framework_docs", "priority": 3}, preset("framework_docs")),
         ({"name": "agile", "fallback": True, "examples": []}, preset("agile")),
         ({"name": "cooking", "sensitivity": "internal"}, COOKING),
+        ({"name": "cooking", "description": "What the settings say."}, COOKING),
         ({"name": "barn", "description": "Tractors."}, Collection(name="barn")),
     ],
 )
-def test_what_the_settings_do_not_say_of_a_collection_stays_as_it_is(library, reopen, said, known):
+def test_what_the_settings_say_of_a_collection_wins_and_the_rest_stays(
+    library, reopen, said, known
+):
     library.define([COOKING])
     stated = Settings.model_validate({"collections": [said]}).collections
     expected = Collection.model_validate(known.model_dump() | said)
@@ -147,12 +145,11 @@ def test_passages_do_not_outlive_the_knowledge_of_their_collection(library, reop
     assert reopen().catalogue.names == ("cooking",)
 
 
-def test_passages_of_a_collection_that_nobody_knows_break_no_answer(tmp_path, settings):
-    heuristic = settings.model_dump() | {"context": {"detector": "heuristic"}}
-    named = Settings.model_validate(heuristic | {"collections": [{"name": "cooking"}]})
+def test_passages_of_a_collection_that_nobody_knows_break_no_answer(tmp_path):
+    named = WITHOUT_MODELS.model_copy(update={"collections": (Collection(name="cooking"),)})
     with Crib.open(tmp_path, settings=named) as crib:
         crib.index_passages([*SOUP, HOSES])
-    with Crib.open(tmp_path, settings=Settings.model_validate(heuristic)) as crib:
+    with Crib.open(tmp_path, settings=WITHOUT_MODELS) as crib:
         assert crib.find_knowledge("drain the hoses").passages[0].passage == HOSES
 
 
@@ -179,11 +176,8 @@ def test_a_name_that_no_collection_can_have_is_refused_in_our_words(name, librar
 
 def test_threads_may_fill_collections_side_by_side(library):
     told = [[Passage(f"c{n}", f"{d}.md", f"text {d}") for d in range(5)] for n in range(4)]
-    threads = [threading.Thread(target=put, args=(library, *each)) for each in told]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda each: put(library, *each), told))
     assert ids(library) == {passage.id for each in told for passage in each}
     assert set(library.catalogue.names) == {"c0", "c1", "c2", "c3"}
 
@@ -222,13 +216,7 @@ def test_a_rebuild_encodes_every_passage_by_the_new_encoder(library, reopen):
     assert reopen(NARROW).count() == 3
 
 
-@pytest.mark.parametrize(
-    "dense",
-    [
-        NARROW,
-        DENSE,
-    ],
-)
+@pytest.mark.parametrize("dense", [NARROW, DENSE], ids=["another", "the same"])
 def test_a_rebuild_keeps_collections_with_vectors_of_the_encoder_in_use(library, reopen, dense):
     library.define([COOKING, Collection(name="garden")])
     anew = index_collections(library.catalogue.collections, dense)

@@ -9,17 +9,14 @@ import pytest
 from tests.conftest import ROOT, encoded_once
 from tests.router.knowledge_shelf import ask, context, router
 from toolcrib import Crib, Scope, Settings
-from toolcrib.store.folder import copy_sparsely
 
 DOCUMENTS = ROOT / "data" / "collections"
 
 
 @pytest.fixture(scope="module")
-def crib(sample_folder, tmp_path_factory):
+def crib(sample_copy):
     """The sample with the bundled model, six collections and tools; no test writes to it."""
-    folder = tmp_path_factory.mktemp("knowledge")
-    copy_sparsely(sample_folder, folder)
-    with Crib.open(folder, settings=Settings()) as opened:
+    with Crib.open(sample_copy, settings=Settings()) as opened:
         yield opened
 
 
@@ -29,11 +26,7 @@ def crib(sample_folder, tmp_path_factory):
     [
         ("What is our definition of done?", "agile", "definition-of-done.md"),
         ("How do we write an architecture decision record?", "architecture", "decision-records.md"),
-        (
-            "How should commit messages be written?",
-            "coding_guidelines",
-            "commits-and-versioning.md",
-        ),
+        ("How are commit messages written?", "coding_guidelines", "commits-and-versioning.md"),
         ("How do I retry a Celery task?", "framework_docs", "celery-jobs.md"),
         ("How are secrets rotated?", "security", "secrets-handling.md"),
         ("What do we do with a flaky test?", "testing", "flaky-tests.rst"),

@@ -1,4 +1,4 @@
-"""How a crib reads turns: names of tools anew after changes, own labels fitted once and kept."""
+"""How a crib reads turns: names of servers are known, own labels are fitted once and kept."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MOODS = {
 }
 
 
-def own_labels(folder):
-    labels = {name: {"utterances": said} for name, said in MOODS.items()}
+def own_labels(folder, moods=MOODS):
+    labels = {name: {"utterances": said} for name, said in moods.items()}
     file = folder / "moods.yaml"
     file.write_text(yaml.safe_dump({"labels": labels}))
     return Settings.model_validate({"context": {"labels": {"urgency": str(file)}}})
@@ -43,22 +43,11 @@ def test_what_ships_is_not_kept_again():
 
 
 def test_what_was_kept_for_other_labels_is_fitted_anew(tmp_path):
-    settings = own_labels(tmp_path)
-    with Crib.open(tmp_path / "store", settings=settings) as crib:
+    with Crib.open(tmp_path / "store", settings=own_labels(tmp_path)) as crib:
         crib.learn_labels()
-    swapped = {"calm": MOODS["upset"], "upset": MOODS["calm"]}
-    labels = {name: {"utterances": said} for name, said in swapped.items()}
-    (tmp_path / "moods.yaml").write_text(yaml.safe_dump({"labels": labels}))
-    with Crib.open(tmp_path / "store", settings=settings) as crib:
+    swapped = own_labels(tmp_path, {"calm": MOODS["upset"], "upset": MOODS["calm"]})
+    with Crib.open(tmp_path / "store", settings=swapped) as crib:
         assert crib.detect("what a terrible mess, all broken").urgency == "calm"
-
-
-def test_the_name_of_a_tool_is_an_entity_from_when_it_is_indexed():
-    with Crib.open(":memory:") as crib:
-        text = "run rotate_all_keys please"
-        assert "tool" not in {entity.type for entity in crib.detect(text).entities}
-        crib.index_tools(ToolSpec(name="rotate_all_keys", description="Rotate every key."))
-        assert "tool" in {entity.type for entity in crib.detect(text).entities}
 
 
 def test_servers_are_services_and_a_plain_word_is_no_tool():

@@ -90,14 +90,11 @@ def parts_of(value: object) -> Iterable[object]:
             return [value()] if is_ours and not inspect.signature(value).parameters else []
     if isinstance(value, type) or not type(value).__module__.startswith("toolcrib"):
         return []
-    fields = {each.name for each in dataclasses.fields(value)} if is_record(value) else set()
-    inside = {name: getattr(value, name) for name in fields} or getattr(value, "__dict__", {})
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    own = {each.name: getattr(value, each.name) for each in fields}
+    inside = own or getattr(value, "__dict__", {})
     regex = inside.get("regex")
     return [*inside.values(), *([re.compile(regex)] if isinstance(regex, str) else [])]
-
-
-def is_record(value: object) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def written(module: ModuleType) -> Iterator[Pattern]:

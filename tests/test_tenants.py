@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from tests.conftest import WITHOUT_MODELS as SETTINGS
 from tests.store.qdrant_over_http import running
-from toolcrib import Collection, Passage, Settings, ToolSpec, Turn
+from toolcrib import Collection, Passage, ToolSpec, Turn
 from toolcrib.errors import IndexMismatchError, QueryError, StoreDamagedError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import EncoderSettings
@@ -15,9 +16,6 @@ from toolcrib.store.namespaced import check_name
 from toolcrib.store.records_db import DbRow
 from toolcrib.tenants import Tenants, count_shared, rebuild
 
-SETTINGS = Settings.model_validate(
-    {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
-)
 MAIL = ToolSpec(name="send_mail", server="mail", description="Send a mail.", tags=["out"])
 ROWS = ToolSpec(name="read_rows", server="sql", description="Read rows of a table.")
 LEAVE = Passage(collection="handbook", document="leave.md", text="Everybody has 30 days of leave.")
@@ -34,9 +32,12 @@ def ids(crib):
 
 
 class TestApart:
-    def test_what_one_holds_no_other_sees(self, many):
-        many.crib("acme").index_tools([MAIL])
-        many.crib("zoo").index_tools([ROWS])
+    def test_what_one_holds_no_other_sees_or_finds(self, many):
+        acme, zoo = many.crib("acme"), many.crib("zoo")
+        assert acme.tools.calibration_fingerprint() == zoo.tools.calibration_fingerprint()
+        acme.index_tools([MAIL])
+        assert zoo.find_tools("send a mail").tools == ()
+        zoo.index_tools([ROWS])
         assert ids(many.crib("acme")) == ["mail/send_mail"]
         assert ids(many.crib("zoo")) == ["sql/read_rows"]
         assert ids(many.crib()) == []
@@ -50,12 +51,6 @@ class TestApart:
         assert many.crib().list_collections() == []
         found = acme.find_knowledge("how many days of leave has everybody?")
         assert [hit.passage.document for hit in found.passages] == ["leave.md"]
-
-    def test_a_calibration_is_ones_own(self, many):
-        acme, zoo = many.crib("acme"), many.crib("zoo")
-        assert acme.tools.calibration_fingerprint() == zoo.tools.calibration_fingerprint()
-        many.crib("acme").index_tools([MAIL])
-        assert many.crib("zoo").find_tools("send a mail").tools == ()
 
     def test_a_check_finds_damage_before_a_namespace_is_used(self, tmp_path):
         with Tenants.open(tmp_path / "store", settings=SETTINGS) as opened:
@@ -128,11 +123,9 @@ class TestLife:
 
     @pytest.mark.parametrize("name", ["", "A", "a b", "../x", ":meta", "-a", "a" * 64, "ü", "a\n"])
     def test_a_name_is_small_and_plain(self, many, name):
+        assert check_name("team-7.eu_west") == "team-7.eu_west"
         with pytest.raises(QueryError, match="no namespace"):
             many.crib(name)
-
-    def test_a_plain_name_is_one(self):
-        assert check_name("team-7.eu_west") == "team-7.eu_west"
 
     def test_a_closed_store_says_so(self, tmp_path):
         many = Tenants.open(tmp_path, settings=SETTINGS)

@@ -10,21 +10,28 @@ from types import MappingProxyType
 import pytest
 
 from tests.router.conftest import Shelves
-from toolcrib import Scope, Settings, Turn, build
-from toolcrib.errors import (
-    FeedbackError,
-    QueryError,
-    SettingsError,
-    StoreWriteError,
-    UnknownDecisionError,
-    UnknownToolError,
-)
+from toolcrib import Scope, Settings, Turn, build, errors
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
 
 MAIL = "send a mail to Ottilie Brandt"
 PARCEL = Turn(text="send a parcel to somebody")
+
+
+def ids(hits):
+    return [hit.id for hit in hits]
+
+
+def asking(server, *uses):
+    """Settings of a language model that is asked once for each of these uses."""
+    own = {use: {"timeout_s": 60} for use in uses}
+    return {**server.settings, "attempts": 1, "uses": own}
+
+
+def read_by_a_model(llm):
+    """Reader of turns; a crib with it would fit a classifier for its encoder, for a minute."""
+    return build.make_reader(Settings.model_validate({"llm": llm, "context": {"detector": "llm"}}))
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +68,7 @@ def test_every_decision_is_logged_by_its_id(logged):
     assert [record["id"] for record in records()] == [each.id for each in decisions]
     first = records()[0]
     assert (first["kind"], first["route"]["kind"]) == ("decision", "tools")
-    assert [item["id"] for item in first["tools"]["items"]] == [
-        hit.id for hit in decisions[0].tools.tools
-    ]
+    assert [item["id"] for item in first["tools"]["items"]] == ids(decisions[0].tools.tools)
 
 
 def test_what_only_looks_is_not_logged(logged):
@@ -89,10 +94,8 @@ def test_outcomes_and_feedback_are_logged_beside_their_decision(logged):
     crib.report_outcome(decision.id, "mail/send_mail", "failure", took_ms=12.5)
     crib.feedback(decision.id, route="tools", tools=["mail/read_mail"], note="the other one")
     _, outcome, feedback = records()
-    assert (outcome["kind"], outcome["decision"]) == ("outcome", decision.id)
-    assert (outcome["tool"], outcome["outcome"], outcome["took_ms"]) == (
-        "mail/send_mail", "failure", 12.5,
-    )  # fmt: skip
+    call = {"tool": "mail/send_mail", "outcome": "failure", "took_ms": 12.5}
+    assert outcome.items() >= {"kind": "outcome", "decision": decision.id, **call}.items()
     assert (feedback["kind"], feedback["decision"]) == ("feedback", decision.id)
     assert feedback["tools"] == ["mail/read_mail"]
     assert "note" not in feedback
@@ -101,7 +104,7 @@ def test_outcomes_and_feedback_are_logged_beside_their_decision(logged):
 def test_feedback_on_a_decision_that_was_never_made_is_an_error(logged):
     crib, records = logged
     crib.route(MAIL)
-    with pytest.raises(UnknownDecisionError, match="there is no decision 'nope'"):
+    with pytest.raises(errors.UnknownDecisionError, match="there is no decision 'nope'"):
         crib.feedback("nope", route="tools")
     assert len(records()) == 1
 
@@ -110,27 +113,17 @@ def test_feedback_on_a_decision_that_was_never_made_is_an_error(logged):
     ("said", "told"),
     [
         ({}, "at least one of its fields"),
-        ({"rout": "tools"}, "rout: Extra inputs are not permitted"),
-        ({"route": "nowhere"}, "route: Input should be"),
-        ({"tools": "mail/send_mail"}, "tools: Input should be a valid tuple"),
-        ({"outcome": "meh"}, "outcome: Input should be 'success' or 'failure'"),
+        ({"rout": "tools"}, "rout: Extra inputs"),
+        ({"route": "nowhere"}, "route: "),
+        ({"tools": "mail/send_mail"}, "tools: "),
+        ({"outcome": "meh"}, "outcome: "),
     ],
 )
 def test_feedback_that_cannot_be_understood_is_an_error_that_names_the_field(logged, said, told):
     crib, records = logged
     decision = crib.route(MAIL)
-    with pytest.raises(FeedbackError) as caught:
+    with pytest.raises(errors.FeedbackError, match=f"^(?!feedback:).*{told}"):
         crib.feedback(decision.id, **said)
-    assert told in str(caught.value)
-    assert not str(caught.value).startswith("feedback:")
-    assert len(records()) == 1
-
-
-def test_an_outcome_that_there_is_not_is_an_error_and_is_not_logged(logged):
-    crib, records = logged
-    decision = crib.route(MAIL)
-    with pytest.raises(QueryError, match="outcome is True; it must be one of success, failure"):
-        crib.report_outcome(decision.id, "mail/send_mail", True)
     assert len(records()) == 1
 
 
@@ -146,26 +139,30 @@ def test_an_outcome_that_there_is_not_is_an_error_and_is_not_logged(logged):
     ],
 )
 def test_a_value_of_another_type_is_an_error(unlogged, ask):
-    with pytest.raises(QueryError):
+    with pytest.raises(errors.QueryError):
         ask(unlogged)
 
 
-@pytest.mark.parametrize("took_ms", [-1, float("nan"), "12"])
-def test_a_time_that_there_is_not_is_an_error_and_is_not_logged(logged, took_ms):
+@pytest.mark.parametrize(
+    ("outcome", "took_ms", "told"),
+    [
+        (True, None, "outcome is True; it must be one of success, failure"),
+        *(("success", took_ms, "took_ms") for took_ms in (-1, float("nan"), "12")),
+    ],
+)
+def test_what_no_call_can_come_to_is_an_error_and_is_not_logged(logged, outcome, took_ms, told):
     crib, records = logged
     decision = crib.route(MAIL)
-    with pytest.raises(QueryError, match="took_ms"):
-        crib.report_outcome(decision.id, "mail/send_mail", "success", took_ms=took_ms)
+    with pytest.raises(errors.QueryError, match=told):
+        crib.report_outcome(decision.id, "mail/send_mail", outcome, took_ms=took_ms)
     assert len(records()) == 1
 
 
 def test_without_a_log_decisions_are_made_and_outcomes_taken_but_feedback_has_no_place(unlogged):
     decision = unlogged.route(MAIL)
     unlogged.report_outcome(decision.id, "mail/send_mail", "success")
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(errors.SettingsError, match=r"telemetry\.path.*learning\.enabled"):
         unlogged.feedback(decision.id, route="tools")
-    assert "telemetry.path" in str(caught.value)
-    assert "learning.enabled" in str(caught.value)
 
 
 def full(folder):
@@ -198,10 +195,8 @@ def test_a_log_that_cannot_be_written_costs_its_record_and_never_the_answer(
     decision = crib.route(MAIL)
     assert decision.tools.tools[1].id == "mail/send_mail"
     crib.report_outcome(decision.id, "mail/send_mail", "failure")
-    assert [record.message for record in caplog.records] == [
-        "a decision could not be logged",
-        "a decision could not be logged",
-    ]
+    told = [record.message for record in caplog.records]
+    assert told == ["a decision could not be logged"] * 2
     found = crib.alternates("mail/read_mail", MAIL, decision_id=decision.id)
     assert "mail/send_mail" not in [hit.id for hit in found]
     crib.turns.close()
@@ -213,12 +208,8 @@ def test_feedback_that_cannot_be_written_is_an_error(shelves, tmp_path):
     decision = crib.route(MAIL)
     path.rename(f"{path}.1")
     path.symlink_to(tmp_path / "gone" / "log.jsonl")
-    with pytest.raises(StoreWriteError, match=r"telemetry\.path"):
+    with pytest.raises(errors.StoreWriteError, match=r"telemetry\.path"):
         crib.feedback(decision.id, route="tools")
-
-
-def ids(hits):
-    return [hit.id for hit in hits]
 
 
 def test_what_failed_before_in_the_turn_is_never_offered_again(shelves):
@@ -268,7 +259,7 @@ def test_ceilings_and_limits_hold_for_alternates(shelves):
 
 
 def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged):
-    with pytest.raises(UnknownToolError, match="did you mean 'mail/send_mail'"):
+    with pytest.raises(errors.UnknownToolError, match="did you mean 'mail/send_mail'"):
         unlogged.alternates("mail/send_mial", MAIL)
 
 
@@ -279,8 +270,7 @@ class TestWithALanguageModelAsReranker:
     def decide(self, shelves):
         def decide(faults=(), **own):
             with ChatServer({"tools": [1]}, faults) as server:
-                llm = {**server.settings, "attempts": 1, "uses": {"rerank": {"timeout_s": 60}}}
-                crib = shelves.crib(llm=llm, rerank="llm", **own)
+                crib = shelves.crib(llm=asking(server, "rerank"), rerank="llm", **own)
                 made = crib.route(Turn(text="send something to somebody"))
                 crib.turns.close()
             return made, server.requests
@@ -314,11 +304,8 @@ class TestReadByALanguageModel:
 
     def routed(self, shelves, turn, faults=()):
         with ChatServer(self.SAID, faults) as server:
-            llm = {**server.settings, "attempts": 1, "uses": {"context": {"timeout_s": 60}}}
-            asking = Settings.model_validate({"llm": llm, "context": {"detector": "llm"}})
             crib = shelves.crib()
-            # Else a classifier would be fitted for the encoder of these tests, for a minute.
-            crib.turns._reader = build.make_reader(asking)
+            crib.turns._reader = read_by_a_model(asking(server, "context"))
             made = crib.route(turn)
             crib.turns.close()
         return made, server.requests
@@ -352,11 +339,9 @@ class TestWithAServerThatMisbehaves:
             return {"tools": [1]} if reranks else {"intent": "debug", "domain": "code"}
 
         with ChatServer(reply, faults, slow_s=0.01) as server:
-            uses = {"rerank": {"timeout_s": 60}, "context": {"timeout_s": 60}}
-            llm = {**server.settings, "attempts": 1, "uses": uses}
+            llm = asking(server, "rerank", "context")
             crib = shelves.crib(llm=llm, rerank="llm")
-            asking = Settings.model_validate({"llm": llm, "context": {"detector": "llm"}})
-            crib.turns._reader = build.make_reader(asking)
+            crib.turns._reader = read_by_a_model(llm)
             asked, lacking = 0, 0
             for number in range(25):
                 made = crib.route(Turn(text=f"send parcel {number} to Zebulon Quickwater"))

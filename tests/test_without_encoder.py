@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -13,7 +13,8 @@ from tests.conftest import ROOT
 from toolcrib import Crib, Decision, Settings
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
-from toolcrib.store.folder import copy_sparsely
+
+Decisions: TypeAlias = list[tuple[dict[str, Any], Decision]]
 
 
 class Lost(BundledEncoder):
@@ -26,15 +27,13 @@ class Lost(BundledEncoder):
 
 
 @pytest.fixture(scope="module")
-def crib(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crib]:
-    folder = tmp_path_factory.mktemp("lost")
-    copy_sparsely(sample_folder, folder)
-    with Crib.open(folder, settings=Settings(), dense=Lost()) as opened:
+def crib(sample_copy: Path) -> Iterator[Crib]:
+    with Crib.open(sample_copy, settings=Settings(), dense=Lost()) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def decisions(crib: Crib) -> list[tuple[dict[str, Any], Decision]]:
+def decisions(crib: Crib) -> Decisions:
     rows = (ROOT / "data" / "turns.jsonl").read_text(encoding="utf-8").splitlines()
     turns = [json.loads(row) for row in rows]
     plain = [turn for turn in turns if "hard" not in turn["tags"] and "history" not in turn]
@@ -43,9 +42,7 @@ def decisions(crib: Crib) -> list[tuple[dict[str, Any], Decision]]:
 
 
 @pytest.mark.slow
-def test_most_questions_and_most_tasks_are_answered(
-    decisions: list[tuple[dict[str, Any], Decision]],
-) -> None:
+def test_most_questions_and_most_tasks_are_answered(decisions: Decisions) -> None:
     asked = [made for labels, made in decisions if labels["route"] == "knowledge"]
     tasks = [(labels, made) for labels, made in decisions if labels["route"] == "tools"]
     assert sum(bool(made.knowledge.passages) for made in asked) > 0.5 * len(asked)
@@ -54,9 +51,7 @@ def test_most_questions_and_most_tasks_are_answered(
     assert sum(found) >= 0.5 * len(tasks)
 
 
-def test_every_answer_says_what_it_lacks_and_how_sure_it_is(
-    decisions: list[tuple[dict[str, Any], Decision]],
-) -> None:
+def test_every_answer_says_what_it_lacks_and_how_sure_it_is(decisions: Decisions) -> None:
     for _, made in decisions:
         assert "dense" in made.degraded
         if made.route.kind != "none":
