@@ -32,6 +32,8 @@ DESK: Any = {"viewport": {"width": 1280, "height": 900}}
 
 Browsing = Any
 
+WITHOUT_MODELS: Any = {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
+
 
 @contextmanager
 def serving(location: str = ":memory:", **settings: Any) -> Iterator[Service]:
@@ -121,6 +123,32 @@ def browse(chromium: Browser, profile: BrowserContext, service: Service) -> Iter
     for each in (*opened, *own):
         each.close()
     assert complaints == []
+
+
+@pytest.fixture
+def asked(browse: Browsing) -> Browsing:
+    """Opens the console at the answer to a turn."""
+
+    def look(text: str, **how: Any) -> Page:
+        page = browse(f"#/ask?q={text}", **how)
+        page.locator(".answer").wait_for()
+        return page
+
+    return look
+
+
+def press(page: Page, *keys: str) -> None:
+    """Press keys one after the other."""
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def fill_by_keys(page: Page, *texts: str) -> None:
+    """Write texts into the field that has the focus and those behind it."""
+    for number, text in enumerate(texts):
+        if number:
+            page.keyboard.press("Tab")
+        page.keyboard.type(text)
 
 
 def _is_bad(said: Any) -> bool:

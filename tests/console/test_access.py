@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from toolcrib import ToolSpec
@@ -89,6 +90,15 @@ def test_a_namespace_out_of_reach_is_said_to_be(browse, service):
     expect(page.locator(".trouble-title")).to_have_text("Not allowed to this key")
     page.get_by_role("button", name="Leave namespace elsewhere").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Registry")
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+@pytest.mark.parametrize(("view", "button"), [("Keys", "Make a key"), ("Servers", "Add servers")])
+def test_what_is_for_admins_is_offered_to_no_other_key(browse, service, access, view, button):
+    page = browse(f"#/{view.lower()}", key=service.key(access=access))
+    expect(page.get_by_text("toolcrib keys create my-name --admin")).to_be_visible()
+    expect(page.get_by_role("button", name=button)).to_have_count(0)
+    expect(page.get_by_role("link", name=view, exact=True)).to_have_count(0)
 
 
 def test_too_many_requests_are_said_with_the_time_to_wait(browse, service):

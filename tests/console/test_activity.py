@@ -18,17 +18,11 @@ def watched(tmp_path_factory):
     store = str(tmp_path_factory.mktemp("gateway"))
     db = build.open_records_db(store, Settings())
     log = ActivityLog(db)
-    log.write_state(
-        [
-            GatewayServer("post", "up", tools=2),
-            GatewayServer("fax", "down", "it died", tools=1, held=1),
-        ]
-    )
-    listed = GatewayCall(
-        "", "claude 1.0", "", "tools/list", "success", 0, saved={"post": 900}, kind="list"
-    )
-    log.record(listed)
-    log.record(GatewayCall("", "claude 1.0", "post", "post/echo", "success", 12.0, tokens=7))
+    post = GatewayServer("post", "up", tools=2)
+    log.write_state([post, GatewayServer("fax", "down", "it died", tools=1, held=1)])
+    listing, echo = ("", "claude 1.0", "", "tools/list"), ("", "claude 1.0", "post", "post/echo")
+    log.record(GatewayCall(*listing, "success", 0, saved={"post": 900}, kind="list"))
+    log.record(GatewayCall(*echo, "success", 12.0, tokens=7))
     text = '{"to": "<b>Ana</b>"}'
     log.record(GatewayCall("", "codex 2", "fax", "fax/send", "failure", 3.0, arguments=text))
     log._queue.flush()
@@ -39,16 +33,12 @@ def watched(tmp_path_factory):
     db.close()
 
 
-def test_calls_are_listed_newest_first(browse, watched):
+def test_calls_are_listed_newest_first_and_arguments_shown_as_text(browse, watched):
     page = browse("#/activity", at=watched)
     calls = page.get_by_role("list", name="Calls, newest first").get_by_role("listitem")
     expect(page.locator(".record-route")).to_have_text(["failure", "success"])
     expect(page.locator(".record-what").nth(1)).to_have_text("post/echo claude 1.0")
     expect(calls.nth(1)).to_contain_text("7\u00a0tokens")
-
-
-def test_arguments_are_shown_as_text(browse, watched):
-    page = browse("#/activity", at=watched)
     page.get_by_text("arguments", exact=True).click()
     expect(page.locator("details code")).to_have_text('{"to": "<b>Ana</b>"}')
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
+from tests.console.conftest import press
+
 
 def focused(page) -> str:
     return page.evaluate("document.activeElement.textContent.trim().slice(0, 80)")
-
-
-def press(page, *keys: str) -> None:
-    for key in keys:
-        page.keyboard.press(key)
 
 
 def test_the_first_stop_skips_to_the_content(browse):
@@ -80,9 +77,13 @@ def test_escape_leaves_a_field_and_slash_comes_back_to_it(browse):
     expect(field).to_have_value("half a thought / with a slash")
 
 
-def test_a_question_mark_shows_the_keys_and_they_can_be_switched_off(browse):
+def test_a_question_mark_shows_the_keys_which_can_be_switched_off_and_leave_the_browsers_alone(
+    browse,
+):
     page = browse("#/collections")
     page.locator(".collection").first.wait_for()
+    press(page, "Control+2", "Alt+3", "Meta+4")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Collections")
     press(page, "?")
     keys = page.get_by_role("dialog", name="Keys")
     expect(keys).to_contain_text("to the question or search of the view")
@@ -95,11 +96,4 @@ def test_a_question_mark_shows_the_keys_and_they_can_be_switched_off(browse):
     page.reload()
     page.locator(".collection").first.wait_for()
     press(page, "2")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Collections")
-
-
-def test_keys_of_the_browser_are_left_alone(browse):
-    page = browse("#/collections")
-    page.locator(".collection").first.wait_for()
-    press(page, "Control+2", "Alt+3", "Meta+4")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Collections")

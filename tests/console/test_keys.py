@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.conftest import serving
+from tests.console.conftest import fill_by_keys, press, serving
 from toolcrib.errors import UnauthenticatedError
 
 
@@ -26,21 +26,12 @@ def test_a_key_is_made_by_keys_alone_and_shown_once(browse, kept, admin):
     page.get_by_role("button", name="Make a key").press("Enter")
     dialog = page.get_by_role("dialog", name="Make a key")
     dialog.get_by_label("Whose it is").focus()
-    page.keyboard.type("agents")
-    page.keyboard.press("Tab")
-    page.keyboard.type("acme, bolt")
-    page.keyboard.press("Tab")
-    page.keyboard.type("mail")
+    fill_by_keys(page, "agents", "acme, bolt", "mail")
     dialog.get_by_label("Rate").focus()
-    page.keyboard.type("5/second")
-    page.keyboard.press("Tab")
-    page.keyboard.type("30")
-    page.keyboard.press("Tab")
-    page.keyboard.type("writing")
+    fill_by_keys(page, "5/second", "30", "writing")
     dialog.get_by_label("Access").focus()
-    page.keyboard.type("read and")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    fill_by_keys(page, "read and")
+    press(page, "Tab", "Enter")
     text = page.get_by_role("dialog", name="The new key").locator("code").inner_text()
     grant = kept.keys.verify(text).grant
     assert (grant.access, grant.namespaces, grant.servers) == ("write", ("acme", "bolt"), {"mail"})
@@ -81,11 +72,3 @@ def test_a_key_is_revoked_after_a_question(browse, kept, admin):
     assert "state=revoked" in page.url
     with pytest.raises(UnauthenticatedError, match="revoked"):
         kept.keys.verify(text)
-
-
-@pytest.mark.parametrize("access", ["read", "write"])
-def test_other_keys_are_offered_none(browse, kept, access):
-    page = browse("#/keys", key=kept.key(access=access), at=kept)
-    expect(page.get_by_text("toolcrib keys create my-name --admin")).to_be_visible()
-    expect(page.get_by_role("button", name="Make a key")).to_have_count(0)
-    expect(page.get_by_role("link", name="Keys", exact=True)).to_have_count(0)

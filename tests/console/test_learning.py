@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import httpx2
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.conftest import serving
+from tests.console.conftest import WITHOUT_MODELS, serving
 
 TOOLS = [
     {"name": "post", "server": "chat", "description": "Post a message in a channel."},
@@ -16,17 +15,14 @@ TOOLS = [
 
 @pytest.fixture(scope="module")
 def teaching():
-    chosen = {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
-    with serving(learning={"enabled": True}, **chosen) as started:
-        headers = {"Authorization": f"Bearer {started.writer}"}
-        with httpx2.Client(base_url=started.url, headers=headers) as client:
+    with serving(learning={"enabled": True}, **WITHOUT_MODELS) as started:
+        with started.client() as client:
             client.post("/v1/tools", json={"tools": TOOLS})
             for session in range(20):
                 turn = {"text": f"tell the team {session}", "metadata": {"session": f"{session}"}}
-                told = {"decision_id": client.post("/v1/route", json=turn).json()["id"]}
-                client.post(
-                    "/v1/outcomes", json={**told, "tool": "chat/post", "outcome": "success"}
-                )
+                call = {"decision_id": client.post("/v1/route", json=turn).json()["id"]}
+                call |= {"tool": "chat/post", "outcome": "success"}
+                client.post("/v1/outcomes", json=call)
             client.post("/v1/learning/replay")
         yield started
 

@@ -67,14 +67,19 @@ def decided(service):
     log.close()
 
 
+def show(page, place):
+    """Wait for what stands at a place, and open all that can be opened there."""
+    page.locator(PLACES[place]).first.wait_for()
+    page.locator("main details").evaluate_all(OPEN)
+    if place in DIALOGS:
+        page.get_by_role("button", name=DIALOGS[place]).click()
+
+
 def test_nothing_stands_out_beyond_a_phone(browse, service, admin):
     page = browse(key=admin, viewport={"width": 400, "height": 800})
-    for place, there in PLACES.items():
+    for place in PLACES:
         page.goto(f"{service.url}/#/{place}")
-        page.locator(there).first.wait_for()
-        page.locator("main details").evaluate_all(OPEN)
-        if place in DIALOGS:
-            page.get_by_role("button", name=DIALOGS[place]).click()
+        show(page, place)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate(BEYOND_A_PHONE) == [], (place, scheme)
@@ -110,12 +115,9 @@ def test_who_wants_no_motion_gets_none(browse):
 def test_an_accessibility_checker_finds_nothing(browse, admin):
     page = browse(key=admin)
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    for place, there in PLACES.items():
+    for place in PLACES:
         page.evaluate("to => location.hash = to", f"/{place}")
-        page.locator(there).first.wait_for()
-        page.locator("main details").evaluate_all(OPEN)
-        if place in DIALOGS:
-            page.get_by_role("button", name=DIALOGS[place]).click()
+        show(page, place)
         for scheme in ("light", "dark") if place in DARK else ("light",):
             page.emulate_media(color_scheme=scheme)
             found = page.evaluate(CHECK)

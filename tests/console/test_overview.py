@@ -24,8 +24,7 @@ def place(service):
 
 def test_each_server_has_its_tools_and_calls(browse, place):
     page = browse(place)
-    row = page.get_by_role("row", name="fax")
-    expect(row.locator("td")).to_have_text(["1", "0", "1", "1"])
+    expect(page.get_by_role("row", name="fax").locator("td")).to_have_text(["1", "0", "1", "1"])
     expect(page.get_by_role("row", name="mail").locator("td")).to_have_text(["1", "0", "1", "0"])
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.conftest import serving
+from tests.console.conftest import press, serving
 
 
 @pytest.fixture
@@ -41,15 +41,12 @@ def test_servers_are_added_by_keys_alone_and_no_secret_is_kept(open_page, config
     page.get_by_role("textbox", name="An mcp.json, or a server.json").focus()
     issues = {"command": "npx", "args": ["issues"], "env": {"API_TOKEN": "f81d4fae7dec"}}
     page.keyboard.insert_text(json.dumps({"mcpServers": {"issues": issues}}))
-    page.keyboard.press("Tab")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    press(page, "Tab", "Tab", "Enter")
     dialog = page.get_by_role("dialog", name="Servers")
     expect(dialog).to_contain_text("API_TOKEN is to be set for the gateway (issues: env.API_TOKEN)")
     page.keyboard.press("Escape")
-    expect(page.get_by_role("listitem").filter(has_text="issues")).to_contain_text(
-        "npx; needs API_TOKEN"
-    )
+    entry = page.get_by_role("listitem").filter(has_text="issues")
+    expect(entry).to_contain_text("npx; needs API_TOKEN")
     assert entries(config)["issues"] == {**issues, "env": {"API_TOKEN": "${API_TOKEN}"}}
 
 
@@ -81,12 +78,10 @@ def test_a_server_is_switched_off_and_removed(open_page, config):
 def test_what_is_no_file_of_servers_is_said(open_page, config):
     page = open_page()
     page.get_by_role("button", name="Add servers").click()
-    page.get_by_role("textbox", name="An mcp.json, or a server.json").fill("rm -rf /")
-    page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.locator("dialog .trouble")).to_contain_text("This is no JSON")
-    page.get_by_role("textbox", name="An mcp.json, or a server.json").fill('{"tools": []}')
-    page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.locator("dialog .trouble")).to_contain_text("names no MCP servers")
+    for text, said in (("rm -rf /", "This is no JSON"), ('{"tools": []}', "names no MCP servers")):
+        page.get_by_role("textbox", name="An mcp.json, or a server.json").fill(text)
+        page.get_by_role("button", name="Add", exact=True).click()
+        expect(page.locator("dialog .trouble")).to_contain_text(said)
     assert set(entries(config)) == {"post"}
 
 
@@ -98,10 +93,3 @@ def test_without_the_setting_the_page_says_what_to_set_and_why(browse):
     expect(page.locator(".calm")).to_contain_text("service.gateway_config")
     expect(page.locator(".calm")).to_contain_text("start programs")
     expect(page.get_by_role("button", name="Add servers")).to_have_count(0)
-
-
-def test_who_may_write_is_offered_no_server(browse, beside, config):
-    page = browse("#/servers", key=beside.writer, at=beside)
-    expect(page.get_by_text("toolcrib keys create my-name --admin")).to_be_visible()
-    expect(page.get_by_role("button", name="Add servers")).to_have_count(0)
-    expect(page.get_by_role("link", name="Servers", exact=True)).to_have_count(0)

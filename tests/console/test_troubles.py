@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from tests.console.conftest import serving
+from tests.console.conftest import WITHOUT_MODELS, serving
 from tests.store.qdrant_over_http import CLOSE, running
 from toolcrib import ToolSpec
-
-DETERMINISTIC = {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
 
 
 def test_an_empty_index_says_how_it_is_filled(browse, service):
@@ -30,7 +28,7 @@ def test_an_empty_index_says_how_it_is_filled(browse, service):
 
 
 def test_a_dead_store_is_said_and_noticed_when_it_comes_back(browse):
-    with running() as store, serving(store.url, **DETERMINISTIC) as service:
+    with running() as store, serving(store.url, **WITHOUT_MODELS) as service:
         service.namespaces.crib().index_tools([ToolSpec(name="lone_tool")])
         page = browse("#/registry", at=service, clock=True)
         expect(page.locator(".spec-line b")).to_have_text(["lone_tool"])
@@ -46,7 +44,7 @@ def test_a_dead_store_is_said_and_noticed_when_it_comes_back(browse):
 
 
 def test_a_store_that_is_dead_from_the_start_is_no_question_of_keys(browse):
-    with running() as store, serving(store.url, **DETERMINISTIC) as service:
+    with running() as store, serving(store.url, **WITHOUT_MODELS) as service:
         store.misbehave = [CLOSE] * 10_000
         page = browse("#/registry", at=service, clock=True)
         expect(page.locator(".trouble-title")).to_have_text("The store is down")
@@ -57,7 +55,7 @@ def test_a_store_that_is_dead_from_the_start_is_no_question_of_keys(browse):
 
 
 def test_a_service_that_has_stopped_is_said_to_be_out_of_reach(browse):
-    with serving(**DETERMINISTIC) as service:
+    with serving(**WITHOUT_MODELS) as service:
         page = browse("#/quarantine", at=service)
         expect(page.get_by_text("Nothing is held back.")).to_be_visible()
     page.get_by_role("link", name="Collections").click()
