@@ -44,8 +44,15 @@ def test_a_report_is_shown_without_being_trusted(shown):
 @pytest.mark.parametrize(
     "name",
     [
-        *("nothing.html", "notes.txt", ".hidden.html", "sub.html", "link.html"),
-        *("..%2Freports%2Fold.html", "%2Fetc%2Fpasswd", "old.html%0A", "old.html%00"),
+        "nothing.html",
+        "notes.txt",
+        ".hidden.html",
+        "sub.html",
+        "link.html",
+        "..%2Freports%2Fold.html",
+        "%2Fetc%2Fpasswd",
+        "old.html%0A",
+        "old.html%00",
     ],
 )
 def test_nothing_but_reports_is_shown(shown, name):

@@ -312,9 +312,8 @@ def test_tools_come_and_go_within_the_conversation_where_the_model_takes_them_th
 
 @pytest.mark.parametrize("options", [{"profile": False}, {"inline": False}])
 def test_elsewhere_the_list_of_tools_changes(desk, options):
-    _, model = inline_run(
-        desk, calls("send_mail", text="Then I call track_parcel."), THERE, **options
-    )
+    sends = calls("send_mail", text="Then I call track_parcel.")
+    _, model = inline_run(desk, sends, THERE, **options)
     assert shown(model) == [("send_mail",), ("send_mail", "track_parcel")]
 
 
