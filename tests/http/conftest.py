@@ -100,12 +100,6 @@ def start():
     return running
 
 
-@pytest.fixture(scope="session")
-def tools() -> list[dict[str, Any]]:
-    """A handful of specifications."""
-    return TOOLS
-
-
 @pytest.fixture
 def namespace(service: Service) -> str:
     """A namespace of the test's own."""

@@ -7,6 +7,7 @@ import json
 import jsonschema
 import pytest
 
+from tests.http.conftest import TOOLS
 from toolcrib.http.app import ENDPOINTS, openapi
 
 # Python has no \p in its regular expressions.
@@ -49,10 +50,10 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def client(service, tools):
+def client(service):
     with service.client(access="admin", namespaces=("*",)) as client:
         client.headers["Toolcrib-Namespace"] = service.namespace()
-        client.post("/v1/tools", json={"tools": tools}).raise_for_status()
+        client.post("/v1/tools", json={"tools": TOOLS}).raise_for_status()
         faq = [{"name": "faq.md", "text": "Where is the door? On the left."}]
         sent = {"collection": "faq", "documents": faq}
         client.post("/v1/documents", json=sent).raise_for_status()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.http.conftest import TOOLS
 from toolcrib.records.codec import load
 from toolcrib.records.reports import LearningStatus
 
@@ -23,9 +24,9 @@ def namespace(teaching):
 
 
 @pytest.fixture
-def client(teaching, namespace, tools):
+def client(teaching, namespace):
     with teaching.client(namespace) as client:
-        client.post("/v1/tools", json={"tools": [*tools, POST, NOTE]})
+        client.post("/v1/tools", json={"tools": [*TOOLS, POST, NOTE]})
         for session in "abc":
             turn = {"text": f"tell the team {session}", "metadata": {"session": session}}
             decision = client.post("/v1/route", json=turn).json()["id"]

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from tests.access.issuer import AUDIENCE, issuing
+from tests.http.conftest import TOOLS
 
 pytestmark = pytest.mark.slow
 
@@ -27,12 +28,12 @@ def with_token(guarded, text: str) -> httpx2.Client:
     return httpx2.Client(base_url=guarded.url, headers=headers, timeout=20)
 
 
-def test_scopes_grant_what_keys_grant(issuer, guarded, tools):
+def test_scopes_grant_what_keys_grant(issuer, guarded):
     with with_token(guarded, issuer.token("tools.admin")) as admin:
-        assert admin.post("/v1/tools", json={"tools": tools}).status_code == 200
+        assert admin.post("/v1/tools", json={"tools": TOOLS}).status_code == 200
     with with_token(guarded, issuer.token("tools.read")) as reader:
-        assert reader.post("/v1/tools", json={"tools": tools}).status_code == 403
-        found = reader.post("/v1/tools/search", json={"query": tools[0]["name"]})
+        assert reader.post("/v1/tools", json={"tools": TOOLS}).status_code == 403
+        found = reader.post("/v1/tools/search", json={"query": TOOLS[0]["name"]})
         assert found.json()["tools"]
     with with_token(guarded, issuer.token("openid")) as stranger:
         assert stranger.post("/v1/tools/search", json={"query": "x"}).status_code == 403

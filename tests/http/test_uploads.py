@@ -120,11 +120,6 @@ def test_a_client_that_leaves_an_upload_did_not_succeed(service):
     assert line["status"] == 499
 
 
-def test_who_may_only_read_may_not_upload(service):
-    with service.client(access="read") as client:
-        assert upload(client, "/v1/tools", tool("send")).status_code == 403
-
-
 @pytest.mark.parametrize(("path", "prune"), [("/v1/tools", "true"), ("/v1/documents", "rules")])
 def test_an_upload_without_a_line_prunes_nothing(stocked, path, prune):
     before = stocked.get("/v1/tools").json()["tools"]
