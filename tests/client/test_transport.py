@@ -311,9 +311,8 @@ async def test_a_call_that_is_given_up_is_waited_for_no_longer(faulty):
 
 def test_a_closed_crib_says_so(faulty):
     async def again():
-        crib = RemoteCrib(faulty.url)
-        await crib.afacets()
-        await crib.aclose()
+        async with RemoteCrib(faulty.url) as crib:
+            await crib.afacets()
         await crib.aclose()
         await crib.afacets()
 

@@ -20,9 +20,8 @@ def test_marks_become_feedback_that_lands_in_the_store(asked, service):
     page.get_by_role("button", name="route: right").click()
     page.get_by_role("button", name="payments/refundPayment: right").click()
     page.get_by_role("button", name="desk/ask_user: wrong").click()
-    expect(page.get_by_role("list", name="What will be sent")).to_contain_text(
-        "right tools: payments/refundPayment"
-    )
+    to_send = page.get_by_role("list", name="What will be sent")
+    expect(to_send).to_contain_text("right tools: payments/refundPayment")
     assert send(page, service) == {"route": "tools", "tools": ["payments/refundPayment"]}
 
 
@@ -75,10 +74,9 @@ def test_the_same_mark_twice_takes_it_away_and_nothing_cannot_be_sent(asked):
 def test_feedback_that_does_not_land_is_not_called_recorded(asked):
     page = asked("list all orders")
     page.route("**/v1/feedback", lambda route: route.abort())
-    page.get_by_role("button", name="route: right").click()
+    mark = page.get_by_role("button", name="route: right")
+    mark.click()
     page.get_by_role("button", name="Send feedback").click()
     expect(page.locator(".trouble-title")).to_have_text("The service cannot be reached")
     expect(page.locator(".landed")).to_have_count(0)
-    expect(page.get_by_role("button", name="route: right")).to_have_attribute(
-        "aria-pressed", "true"
-    )
+    expect(mark).to_have_attribute("aria-pressed", "true")

@@ -38,9 +38,8 @@ def test_a_turn_is_asked_looked_through_judged_and_sent(browse):
     press(page, "Enter")
     expect(page.locator(".hit-details")).to_be_visible()
     press(page, "Tab", "Space")
-    expect(page.get_by_role("button", name="shop/listOrders: right")).to_have_attribute(
-        "aria-pressed", "true"
-    )
+    mark = page.get_by_role("button", name="shop/listOrders: right")
+    expect(mark).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="Send feedback").focus()
     press(page, "Enter")
     expect(page.locator(".landed")).to_be_visible()

@@ -14,6 +14,7 @@ from tests.integrations.schemas import any_schema
 from toolcrib import ToolSpec
 from toolcrib.integrations.formats import export, named_ids
 
+PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 SEND = ToolSpec(
     name="send-mail",
     server="mail",
@@ -27,13 +28,7 @@ SEND = ToolSpec(
             "size": {"type": "integer"},
         },
         "required": ["to"],
-        "$defs": {
-            "Person": {
-                "type": "object",
-                "properties": {"name": {"type": "string"}},
-                "required": ["name"],
-            }
-        },
+        "$defs": {"Person": PERSON},
     },
     output_schema={"type": "object", "properties": {"id": {"type": "string"}}},
 )

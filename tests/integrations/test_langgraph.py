@@ -140,22 +140,19 @@ def test_the_tools_follow_what_the_model_writes_and_called_ones_stay(desk):
 
 # -- plans -------------------------------------------------------------------------------------
 
+PERSON = {"type": "object", "properties": {"person_id": {"type": "string"}}}
 FIND = ToolSpec(
     name="find_person",
     server="crm",
     description="Find a person by name.",
     input_schema={"type": "object", "properties": {"name": {"type": "string"}}},
-    output_schema={"type": "object", "properties": {"person_id": {"type": "string"}}},
+    output_schema=PERSON,
 )
 PAY = ToolSpec(
     name="pay_person",
     server="crm",
     description="Pay a bonus to a person.",
-    input_schema={
-        "type": "object",
-        "properties": {"person_id": {"type": "string"}},
-        "required": ["person_id"],
-    },
+    input_schema={**PERSON, "required": ["person_id"]},
 )
 
 
