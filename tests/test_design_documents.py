@@ -80,11 +80,11 @@ TESTS_OF_ROWS = """
   router/choices/test_heuristics.py passages_found_are_evidence
 1.9 supervisor
   router/choices/test_supervisor.py supervising_holds_for_any_decision
-  router/choices/test_supervisor.py documents_to_process_dominate
+  router/choices/test_supervisor.py documents_to_process_dominate_and_weak_hits_cap_the_confidence
 1.10 conversation
   router/choices/test_heuristics.py a_follow_up_goes_where_the_turn_before_went
   router/test_router.py an_older_message_that_is_clearly_nearer_is_leant_on
-  router/test_router.py a_whole_request_stands_alone_and_says_that_the_topic_shifted
+  router/test_router.py a_turn_that_says_nothing_alone_is_joined_with_what_the_user_said
 1.11 allowlist, evaluation
   router/choices/test_allowlist.py a_database_gives_its_tables_and_views
   router/choices/test_allowlist.py a_statement_with_anything_else_has_a_fault
@@ -124,7 +124,7 @@ TESTS_OF_ROWS = """
   router/choices/test_questions.py what_is_missing_or_not_allowed_is_an_error_of_its_own
 4.2 matching, output
   language_models/test_turns.py an_answer_is_matched_whole_then_by_word_the_longest_first
-  router/choices/test_questions.py a_condition_may_name_its_operator_and_value
+  router/choices/test_questions.py comparisons_of_what_a_node_gave
   router/choices/test_question_classifier.py words_that_name_no_class_are_the_default_unless_the_encoder_is_asked_for
 """  # noqa: E501
 """Each row, and below it its tests: a file, and a function without `test_`."""
