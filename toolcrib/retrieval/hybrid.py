@@ -72,7 +72,7 @@ COPIES_LOOKAHEAD = 8
 MAX_QUERY_CHARS = 8_000
 """Longer queries are cut: encoders read no further, and more terms only cost time."""
 
-MIN_LANGUAGE_WORDS = 3
+MIN_SHOWN_LANGUAGE_WORDS = 3
 """Minimum number of words that show a query's language."""
 
 UNREAD_LEXICAL_WEIGHT = 0.9
@@ -300,7 +300,11 @@ class HybridRetriever:
         A short query hardly shows its language: it keeps all messages.
         """
         language = self._language
-        if language is None or len(query.split()) < MIN_LANGUAGE_WORDS or not language.reads(query):
+        if (
+            language is None
+            or len(query.split()) < MIN_SHOWN_LANGUAGE_WORDS
+            or not language.reads(query)
+        ):
             return history
         return [message for message in history if language.reads(message.content)]
 
