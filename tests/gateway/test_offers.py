@@ -160,7 +160,7 @@ async def test_what_is_held_back_is_read_no_other_way_and_stays_so_when_a_listin
         entry(behind, "desk", **more)
 
         async def has_prompt() -> bool:
-            return len(await client.list_prompts()) == 1 or len(gateway.index.held()) > 1
+            return len(await client.list_prompts()) == 1 or len(gateway.index.list_held()) > 1
 
         await until(has_prompt)
         with pytest.raises(MCPError, match="not found"):

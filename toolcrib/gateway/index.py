@@ -152,7 +152,7 @@ class GatewayIndex:
         """True once a server's listing was screened."""
         return server in self._screenings
 
-    def held(self) -> list[Held]:
+    def list_held(self) -> list[Held]:
         """All quarantined specs, also those that are no tools."""
         return [held for each in self._screenings.values() for held in each.held]
 
@@ -176,7 +176,7 @@ class GatewayIndex:
         missed = (entry for entry in held if name_words(entry.spec.name) & words)
         hostile = {
             each.spec.id
-            for each in self.held()
+            for each in self.list_held()
             if blocks((f for f in each.findings if f.place == "name"), strict=True)
         }
         shown = (each for each in missed if is_tool(each.spec) and each.spec.id not in hostile)

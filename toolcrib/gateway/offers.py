@@ -152,7 +152,7 @@ class OffersProvider(Provider):
         self, uri: str, version: VersionSpec | None = None
     ) -> ResourceTemplate | None:
         # A template must not read a quarantined resource either.
-        held = (each.spec for each in self._index.held() if is_offer(each.spec, "resource"))
+        held = (each.spec for each in self._index.list_held() if is_offer(each.spec, "resource"))
         if _canonical(uri) in (_canonical(spec.annotations["uri"]) for spec in held):
             return None
         return await super()._get_resource_template(uri, version)

@@ -269,7 +269,7 @@ def _add_monitoring(gateway: Gateway) -> None:
         (
             "tools_held",
             "Tools held back until they are approved.",
-            lambda: sum(is_tool(each.spec) for each in index.held()),
+            lambda: sum(is_tool(each.spec) for each in index.list_held()),
         ),
         ("servers", "Servers behind the gateway.", lambda: len(list(pool))),
         ("servers_up", "Servers whose tools can be called.", lambda: sum(e.is_up for e in pool)),

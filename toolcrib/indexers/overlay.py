@@ -23,7 +23,7 @@ OVERLAY_NAME = "overlay.yaml"
 _Number: TypeAlias = Annotated[FiniteFloat, Field(ge=0)] | None
 
 
-def _named(*names: str) -> Any:
+def _aliases(*names: str) -> Any:
     return Field(validation_alias=AliasChoices(*names))
 
 
@@ -33,10 +33,10 @@ class OverlayEntry(FrozenModel):
     sensitivity: Sensitivity | None = None
     tags: Texts = ()
     safety_tags: Texts = ()
-    cost_estimate: Annotated[_Number, _named("cost", "cost_estimate")] = None
-    avg_latency_ms: Annotated[_Number, _named("latency_ms", "avg_latency_ms")] = None
-    success_examples: Annotated[Texts, _named("examples", "success_examples")] = ()
-    anti_patterns: Annotated[Texts, _named("not_for", "anti_patterns")] = ()
+    cost_estimate: Annotated[_Number, _aliases("cost", "cost_estimate")] = None
+    avg_latency_ms: Annotated[_Number, _aliases("latency_ms", "avg_latency_ms")] = None
+    success_examples: Annotated[Texts, _aliases("examples", "success_examples")] = ()
+    anti_patterns: Annotated[Texts, _aliases("not_for", "anti_patterns")] = ()
     goes_with: Texts = ()
 
     def over(self, spec: ToolSpec) -> ToolSpec:
