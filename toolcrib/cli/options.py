@@ -78,21 +78,23 @@ def _of_crib(known: Callable[[AnyCrib], Iterable[str]]) -> Completion:
 def _crib(context: typer.Context) -> AnyCrib:
     from toolcrib.crib import Crib
 
-    return _service(context) or Crib.open(_location(context), settings=_settings(context))
+    settings = _settings(context)
+    service = _service(context, settings)
+    return service or Crib.open(_location(context, settings), settings=settings)
 
 
-def _service(context: typer.Context) -> RemoteCrib | None:
+def _service(context: typer.Context, settings: Settings) -> RemoteCrib | None:
     """The service that the command would use; None if it opens a store."""
-    settings, named = _settings(context), context.params
+    named = context.params
     service = service_of(settings, named.get("store"), named.get("url"))
     if service is None:
         return None
     return remote_crib(service, settings, timeout_s=SERVICE_TIMEOUT_S, attempts=1)
 
 
-def _location(context: typer.Context, default: str | None = None) -> str:
+def _location(context: typer.Context, settings: Settings, default: str | None = None) -> str:
     """The place of the index that the command would open."""
-    location = context.params.get("store") or default or _settings(context).store
+    location = context.params.get("store") or default or settings.store
     if not build.has_index(location):
         raise LookupError(location)
     return location
@@ -114,7 +116,7 @@ def complete_keys(context: typer.Context) -> list[str]:
     """Completion with ids of keys."""
     from toolcrib.access.keys import KeyRing
 
-    with suppress(Exception), _records_db(context) as records_db:
+    with suppress(Exception), _records_db(context, _settings(context)) as records_db:
         return [key.id for key in KeyRing(records_db).list()]
     return []
 
@@ -125,20 +127,23 @@ def complete_held(context: typer.Context) -> list[str]:
     from toolcrib.records.scope import DEFAULT_NAMESPACE
 
     with suppress(Exception):
-        if service := _service(context):
+        settings = _settings(context)
+        if service := _service(context, settings):
             with service:
                 return [each.tool_id for each in service.held_tools()]
         default = GATEWAY_STORE if build.has_index(GATEWAY_STORE) else None
-        with _records_db(context, default) as records_db:
+        with _records_db(context, settings, default) as records_db:
             return [held.tool_id for held in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
     return []
 
 
 @contextmanager
-def _records_db(context: typer.Context, default: str | None = None) -> Generator[RecordsDb]:
+def _records_db(
+    context: typer.Context, settings: Settings, default: str | None = None
+) -> Generator[RecordsDb]:
     """The database beside an index, which a running service does not lock."""
-    location = _location(context, default)
-    with closing(build.open_records_db(location, _settings(context))) as records_db:
+    location = _location(context, settings, default)
+    with closing(build.open_records_db(location, settings)) as records_db:
         yield records_db
 
 
