@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -27,6 +28,18 @@ def crib(tmp_path, settings):
     with Crib.open(tmp_path, settings=settings) as opened:
         opened.index_tools(TOOLS)
         yield opened
+
+
+@contextmanager
+def logged_crib(tmp_path, settings):
+    """A crib that learns nothing and logs users' words, and its log."""
+    log = JsonLinesLog(tmp_path / "log.jsonl")
+    telling = settings.model_copy(
+        update={"telemetry": TelemetrySettings(text=True), "learning": LearningSettings()}
+    )
+    with Crib.open(tmp_path / "other", settings=telling, log=log) as logging:
+        logging.index_tools(TOOLS)
+        yield logging, log
 
 
 def teach(crib, tool="chat/post", by=None, sessions=("1", "2", "3")):
@@ -144,12 +157,7 @@ def test_a_session_gives_four_observations_of_a_tool_at_most(crib):
 
 
 def test_a_session_has_one_quota_also_after_a_restart(crib, tmp_path, settings):
-    log = JsonLinesLog(tmp_path / "log.jsonl")
-    telling = settings.model_copy(
-        update={"telemetry": TelemetrySettings(text=True), "learning": LearningSettings()}
-    )
-    with Crib.open(tmp_path / "other", settings=telling, log=log) as logging:
-        logging.index_tools(TOOLS)
+    with logged_crib(tmp_path, settings) as (logging, log):
         for _ in range(2):
             teach(logging, sessions="111")
     records = list(log.read())
@@ -162,12 +170,7 @@ def test_a_session_has_one_quota_also_after_a_restart(crib, tmp_path, settings):
 
 
 def test_a_log_that_is_read_again_adds_no_calls_to_runs(crib, tmp_path, settings):
-    log = JsonLinesLog(tmp_path / "log.jsonl")
-    telling = settings.model_copy(
-        update={"telemetry": TelemetrySettings(text=True), "learning": LearningSettings()}
-    )
-    with Crib.open(tmp_path / "other", settings=telling, log=log) as logging:
-        logging.index_tools(TOOLS)
+    with logged_crib(tmp_path, settings) as (logging, log):
         for _ in range(6):
             decision = logging.route(ASKED[0])
             for tool in ("chat/post", "mail/send"):
