@@ -21,7 +21,7 @@ from toolcrib.access.activity import STATE_EVERY_S, ActivityLog, redacted_argume
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreError
 from toolcrib.gateway.catalog import CALL_TOOLS, CatalogEntry
-from toolcrib.gateway.connection import observed
+from toolcrib.gateway.connection import observe_request
 from toolcrib.gateway.guidance import outcome_of
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
@@ -215,7 +215,7 @@ class OperationMetrics(Middleware):
         def observe(took_s: float, error_type: str) -> None:
             self._received(method, operation, tool, "tcp", error_type).observe(took_s)
 
-        return await observed(call_next(context), observe)
+        return await observe_request(call_next(context), observe)
 
     def observe_call(self, transport: str, took_s: float, error_type: str) -> None:
         """Observe the end of a call of a server, whether answered or not."""

@@ -77,7 +77,9 @@ _Result = TypeVar("_Result")
 logger = logging.getLogger(__name__)
 
 
-async def observed(request: Awaitable[_Result], observe: Callable[[float, str], None]) -> _Result:
+async def observe_request(
+    request: Awaitable[_Result], observe: Callable[[float, str], None]
+) -> _Result:
     """Await a request, and observe its seconds and its error, by OpenTelemetry's conventions."""
     began = monotonic()
     try:
@@ -472,7 +474,7 @@ class UpstreamConnection:
                 meta=cast("Any", dict(meta) if meta else None),
                 allow_input_required=True,
             )
-            result = await observed(request, partial(self._observe_call, transport))
+            result = await observe_request(request, partial(self._observe_call, transport))
             if not isinstance(result, types.InputRequiredResult):
                 return result
             state, answers = result.request_state, {}

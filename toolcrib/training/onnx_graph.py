@@ -86,7 +86,9 @@ def smoothing(low: FloatArray, high: FloatArray) -> FloatArray:
     return np.array([2.0 ** (step / 8) for step in steps.tolist()], dtype=np.float32)
 
 
-def quantised(graph: Graph, x: str, site: str, weight: FloatArray) -> tuple[list[str], list[str]]:
+def quantise_site(
+    graph: Graph, x: str, site: str, weight: FloatArray
+) -> tuple[list[str], list[str]]:
     """Add the uint8 form of `x` and the int8 weight; return [values, scale, zero point] of each."""
     assert graph.ranges is not None
     low, high = graph.ranges[site]
@@ -111,7 +113,7 @@ def linear(graph: Graph, x: str, site: str, source: str) -> str:
     if graph.ranges is None:
         y = graph.add("MatMul", [x, graph.const(f"{site}.w", weight)])
         return graph.add("Add", [y, bias_name])
-    (xq, xs, xz), (wq, ws, wz) = quantised(graph, x, site, weight)
+    (xq, xs, xz), (wq, ws, wz) = quantise_site(graph, x, site, weight)
     inputs = [xq, wq, xs, ws, xz, wz, bias_name]
     return graph.add("MatMulIntegerToFloat", inputs, domain=CONTRIB)
 
@@ -126,7 +128,7 @@ def attention(graph: Graph, x: str, site: str, source: str, mask: str) -> str:
     if graph.ranges is None:
         inputs = [x, graph.const(f"{site}.w", weight), bias, mask]
         return graph.add("Attention", inputs, domain=CONTRIB, num_heads=graph.heads)
-    (xq, xs, xz), (wq, ws, wz) = quantised(graph, x, site, weight)
+    (xq, xs, xz), (wq, ws, wz) = quantise_site(graph, x, site, weight)
     inputs = [xq, wq, bias, xs, ws, mask, xz, wz]
     return graph.add("QAttention", inputs, domain=CONTRIB, num_heads=graph.heads)
 
