@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.access.issuer import AUDIENCE, issuing
 from tests.gateway.conftest import ECHO, FAX, LONG_S, Behind, said, until, until_listed, web_server
 from tests.gateway.test_command import ENV, HELLO, WANTED, forked, use
+from toolcrib.access.activity import ActivityReader
 from toolcrib.access.keys import Grant, KeyRing
 
 HOSTILE = {
@@ -300,6 +301,7 @@ async def test_a_key_gets_its_profile(behind):
     assert refused.is_error
     # Its few tools are all listed, though the gateway's own settings show none.
     assert "find_tools" not in instructions
+    assert {each.saved for each in ActivityReader(behind.records_db()).read().servers} == {0}
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from mcp.types import Tool as McpTool
 from toolcrib.access.activity import STATE_EVERY_S, ActivityLog, redacted_arguments
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreError
+from toolcrib.gateway.auth import has_tool
 from toolcrib.gateway.catalog import CALL_TOOLS, CatalogEntry
 from toolcrib.gateway.connection import observe_request
 from toolcrib.gateway.guidance import outcome_of
@@ -108,8 +109,9 @@ class GatewayRecorder(Middleware):
     async def record_list(self, session: ServerSession, listed: Sequence[McpTool]) -> None:
         """Record the tokens of the definitions that a list omitted, if any."""
         shown = {tool.name: tool for tool in listed}
-        offered = self._index.catalog.within(self._index.scope_of(get_access_token()))
-        left_out = [entry for entry in offered if entry.name not in shown]
+        token = get_access_token()
+        offered = self._index.catalog.within(self._index.scope_of(token))
+        left_out = [e for e in offered if e.name not in shown and has_tool(token, e.spec.id)]
         if not left_out or not self._is_on:
             return
         saved = await asyncio.to_thread(self._saved_tokens, left_out)
