@@ -107,6 +107,13 @@ class TestCalibrating:
         options = ("--queries", QUERIES, "--system", "toolcrib", "--limit", "30")
         told = story.shell.json("eval", *options)
         assert 0 <= told["datasets"]["queries"]["toolcrib"]["ece"] <= 1
+        assert "calibration" not in str(told["sets"]["queries"]["notes"])
+
+    def test_a_measure_on_the_queries_of_the_fit_is_noted(self, story):
+        fitted = [{**row, "split": "test"} for row in ROWS if row["split"] != "test"]
+        story.shell.write("fitted.jsonl", *fitted)
+        told = story.shell.json("eval", "--queries", "fitted.jsonl", "--system", "toolcrib")
+        assert "calibration" in told["sets"]["fitted"]["notes"][-1]
 
     def test_reset_goes_back_to_what_came_with_the_package(self, indexed, settings):
         with Crib.open(indexed.folder / ".toolcrib", settings=settings) as crib:

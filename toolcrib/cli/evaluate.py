@@ -245,7 +245,7 @@ def run(
         return
     sets = [
         with_shots(data, shots, seed)
-        for data in load_sets(context, datasets, store, tools, queries)
+        for data in load_sets(context, datasets, store, tools, queries, split)
     ]
     enrichments = [file for file in (enrichment or "").split(",") if file]
     indexed = bool(queries and not tools)
@@ -394,7 +394,7 @@ def mistakes(
     from toolcrib.cli.output import print_mistakes
     from toolcrib.evaluation.results import find_mistakes
 
-    sets = load_sets(context, datasets, store, tools, queries)
+    sets = load_sets(context, datasets, store, tools, queries, split)
     with _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen:
         found = _evaluate(sets, chosen, split=split, limit=limit, seed=seed)
     for data in sets:

@@ -286,10 +286,15 @@ def load_sets(
     store: str | None,
     tools: list[str] | None,
     queries: Path | None,
+    split: str | None = None,
 ) -> list[DataSet]:
-    """The named data sets, or the set of `--queries` with `--tools` or the index."""
-    from toolcrib.evaluation.dataset import checked_data_set, read_queries
+    """The named data sets, or the set of `--queries` with `--tools` or the index.
+
+    A note tells of an index whose calibration was fitted on the queries of the split.
+    """
+    from toolcrib.evaluation.dataset import checked_data_set, labels_digest, read_queries
     from toolcrib.evaluation.loaders import load
+    from toolcrib.retrieval.calibration import usable_calibration
 
     if bool(datasets) == bool(queries) or (tools and queries is None):
         raise typer.BadParameter("name data sets, or give --queries", param_hint="DATASET")
@@ -300,7 +305,12 @@ def load_sets(
     assert queries is not None
     with open_crib(context, store) as crib:
         name = queries.name.split(".")[0]
-        return [checked_data_set(name, crib.list_tools(), read_queries(queries))]
+        data = checked_data_set(name, crib.list_tools(), read_queries(queries))
+        fitted = usable_calibration(crib.tools.store, crib.tools.calibration_fingerprint())
+        if fitted and split and fitted.data_digest == labels_digest(data.split(split)):
+            note = "the index's calibration was fitted on these queries: ECE and AUROC are too good"
+            data = replace(data, notes=(*data.notes, note))
+        return [data]
 
 
 def read_json(path: Path) -> Any:

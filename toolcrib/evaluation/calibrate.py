@@ -13,8 +13,6 @@ from held-out queries.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +26,7 @@ from numpy.typing import NDArray
 
 from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, EncoderError, QueryError, UnknownToolError
-from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.evaluation.dataset import LabelledQuery, labels_digest
 from toolcrib.evaluation.measures import Bools, gate_measures
 from toolcrib.extras import import_extra, require_extra
 from toolcrib.indexers.points import dense_text
@@ -271,7 +269,6 @@ def calibrate(
     of_query, shift = any_way.fit(evidence)
     kept = _base_rate_evidence(evidence)
     curves = acceptance_curves(kept, [sure_of[id(one)] for one in kept])
-    labels = sorted((one.query.text, sorted(one.query.relevant)) for one in shown)
     return Calibration(
         identity=dict(identity),
         method=max(any_way.method, tool_way.method, key=CALIBRATION_METHODS.index),
@@ -283,7 +280,7 @@ def calibrate(
         curves=curves,
         needed=least_probabilities(evidence, unseen),
         seed=seed,
-        data_digest=hashlib.blake2b(json.dumps(labels).encode(), digest_size=16).hexdigest(),
+        data_digest=labels_digest(one.query for one in shown),
         queries=len(shown),
         figures=_figures(evidence, confidence, unseen, recommended_threshold(curves[""])),
     )

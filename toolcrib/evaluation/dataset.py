@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import re
 from collections import defaultdict
@@ -86,6 +88,12 @@ class DataSet:
                     f"data set {self.name!r} has no queries in the split {name!r}; "
                     f"its splits are: {there}; name one with --split"
                 )
+
+
+def labels_digest(queries: Iterable[LabelledQuery]) -> str:
+    """Digest of queries, in any order, and of their right tools."""
+    labels = sorted((query.text, sorted(query.relevant)) for query in queries)
+    return hashlib.blake2b(json.dumps(labels).encode(), digest_size=16).hexdigest()
 
 
 SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
