@@ -11,6 +11,7 @@ from tests.router.conftest import PASSAGES, TOOLS, CountingEncoder, free_of_mode
 from tests.test_knowledge_base import Counting
 from toolcrib import Crib, Scope, Settings, ToolSpec, Turn
 from toolcrib.build import MEMORY, make_dense, open_store
+from toolcrib.context.classifier import TurnClassifier
 from toolcrib.errors import StoreError
 from toolcrib.indexers.points import layout
 from toolcrib.store.folder import LazyStore
@@ -70,6 +71,18 @@ def test_a_turn_is_encoded_once_for_context_tools_and_knowledge(house):
         dense.texts.clear()
         assert crib.route(text).route.kind == house.route(text).route.kind
         assert dense.texts == [text]
+
+
+def test_a_turn_alone_is_classified_beside_its_encoding(house, monkeypatch):
+    begun = []
+
+    def begin(_, text):
+        begun.append(text)
+        house.route("and who books a room meanwhile?")
+
+    monkeypatch.setattr(TurnClassifier, "begin", begin)
+    house.route(STAND_UP)
+    assert begun == [STAND_UP]
 
 
 async def test_turns_can_be_decided_while_the_loop_goes_on(house):

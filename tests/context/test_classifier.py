@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import current_thread
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from toolcrib.context.classifier import (
     shipped_turn_classifier,
 )
 from toolcrib.context.labels import label_sets
+from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 
@@ -161,6 +164,45 @@ def test_every_field_of_any_text_is_told_with_shares_of_its_labels(text):
         assert len(told.shares) == len(classifier.labels[field])
         assert 0 <= sum(told.shares) <= 1.001
         assert told.label is None or told.confidence == max(told.shares)
+
+
+class Elsewhere(BundledEncoder):
+    """The shipped encoder of turns, which notes the threads that use it, and may fail."""
+
+    def __init__(self, fails: bool) -> None:
+        super().__init__(shipped_turn_classifier()._encoder.folder)
+        self.fails, self.threads = fails, list[str]()
+
+    def encode_query(self, text: str) -> FloatArray:
+        self.threads.append(current_thread().name)
+        if self.fails:
+            raise EncoderError("the model cannot be read")
+        return super().encode_query(text)
+
+
+def test_a_text_that_was_begun_is_predicted_once_in_another_thread(monkeypatch):
+    monkeypatch.setattr("toolcrib.context.classifier.usable_cores", lambda: 2)
+    classifier = TurnClassifier(encoder := Elsewhere(fails=False))
+    classifier.begin("close ticket 4411")
+    assert classifier.predict("close ticket 4411")["need"].label == "act"
+    assert classifier.predict("what rhymes with orange?")["need"].label == "neither"
+    assert encoder.threads == ["toolcrib-turn", current_thread().name]
+
+
+def test_a_failure_in_another_thread_reaches_who_waits(monkeypatch):
+    monkeypatch.setattr("toolcrib.context.classifier.usable_cores", lambda: 2)
+    classifier = TurnClassifier(Elsewhere(fails=True))
+    classifier.begin("close ticket 4411")
+    with pytest.raises(EncoderError):
+        classifier.predict("close ticket 4411")
+
+
+def test_one_core_begins_nothing(monkeypatch):
+    monkeypatch.setattr("toolcrib.context.classifier.usable_cores", lambda: 1)
+    classifier = TurnClassifier(encoder := Elsewhere(fails=False))
+    classifier.begin("close ticket 4411")
+    classifier.predict("close ticket 4411")
+    assert encoder.threads == [current_thread().name]
 
 
 def test_tokens_are_pooled_by_the_queries_that_they_are_like():

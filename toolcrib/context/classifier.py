@@ -12,17 +12,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from dataclasses import fields as parts_of
 from functools import cache, lru_cache
 from pathlib import Path
+from threading import Thread
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
-from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
+from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder, usable_cores
 from toolcrib.errors import EncoderError
 from toolcrib.numerics import fit_logistic, sigmoid, softmax
 
@@ -330,9 +332,33 @@ class TurnClassifier:
             name: tuple(each for each in classes if each is not None)
             for name, classes in self._classes.items()
         }
+        self._ahead = "", Future[dict[str, Prediction]]()
+        self._ahead[1].set_result({})
+
+    def begin(self, text: str) -> None:
+        """Start to predict in another thread; `predict` of the same text then waits for it.
+
+        Only one text at a time: on busy cores more threads gain nothing.
+        """
+        if usable_cores() == 1 or not self._ahead[1].done():
+            return
+        answer: Future[dict[str, Prediction]] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(self._predict(text))
+            except BaseException as error:  # noqa: BLE001 -- `predict` raises it
+                answer.set_exception(error)
+
+        self._ahead = text, answer
+        Thread(target=run, name="toolcrib-turn").start()
 
     def predict(self, text: str) -> dict[str, Prediction]:
         """Likeliest label of each field of a text, and the probability of each label."""
+        begun, answer = self._ahead
+        return answer.result() if begun == text else self._predict(text)
+
+    def _predict(self, text: str) -> dict[str, Prediction]:
         logits = self.vector(text) * STRETCH @ self._weights + self._bias
         return {
             name: _likeliest(labels, softmax(part[None, :])[0])

@@ -413,6 +413,13 @@ class SemanticDetector(HeuristicDetector):
         labels = {**turns.labels, **own}
         self._needs, self._intents = labels["need"], labels["intent"]
 
+    def begin(self, text: str) -> None:
+        """Start to classify a text in another thread, for the next `detect` with it as query."""
+        whole = head_of(text)
+        turns, fields = self._turn_classifiers[self._is_english(whole)]
+        if fields:
+            turns.begin(whole)
+
     def detect(
         self,
         text: str,

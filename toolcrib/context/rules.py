@@ -478,6 +478,9 @@ class HeuristicDetector:
         self.aliases: Mapping[str, str] = {}
         """Other words for intents, with the intents' names; cues have none."""
 
+    def begin(self, text: str) -> None:
+        """Do nothing: cues take no time."""
+
     def detect(
         self,
         text: str,

@@ -141,6 +141,8 @@ class Router:
         self._message_vectors: BoundedMap[str, FloatArray] = BoundedMap(
             MAX_VECTORS_BYTES, lambda text, vector: len(text) + vector.nbytes
         )
+        self._active: list[str] = []
+        """Turns that are being decided: a list, which threads change without a lock."""
 
     def detect(self, turn: Turn) -> Context:
         """Detect the context of a turn; encodes and classifies only."""
@@ -188,10 +190,21 @@ class Router:
         request = _Request(
             uuid.uuid4().hex, turn, detector, budget, reach, passages, k, shown, answer
         )
-        # A thumbs-up without words answers a question.
-        if not (has_words(turn.text) or (answer and detector.has_reply(turn.text))):
+        self._active.append(request.id)
+        try:
+            # A thumbs-up without words answers a question.
+            if has_words(turn.text) or (answer and detector.has_reply(turn.text)):
+                return self._decide(request)
             return self._decide_without_words(request)
+        finally:
+            self._active.pop()
+
+    def _decide(self, request: _Request) -> Decision:
+        turn, budget, detector = request.turn, request.budget, request.detector
         searched = self._search_text(request)
+        # Beside other turns there is no idle core.
+        if len(self._active) == 1 and budget.has_room("context"):
+            detector.begin(searched.text if turn.step is None else standalone_text(turn).text)
         query, for_tools, own = budget.measure("encode", lambda: self._encode(request, searched))
         # With a sensitivity ceiling the context decides whether a model may read the turn.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
