@@ -90,7 +90,7 @@ def convex(candidates: Mapping[_Key, LegScores], weights: FusionWeights) -> dict
 
     The dense score is its cosine. The lexical score is `1 - exp(-bm25 / bm25_scale)`: it does not
     depend on the other candidates, so that a weak best match stays weak. Division by the query's
-    best BM25 lost 0.8 points of nDCG@10 (benchmarks/fusion.py).
+    best BM25 loses 2.8 points of nDCG@10 (benchmarks/fusion.py).
     """
     scale = weights.bm25_scale
     total = weights.dense + weights.lexical
