@@ -63,8 +63,11 @@ STATUSES: dict[int, ErrorClass] = {
 """Class by HTTP status, or by error code of JSON-RPC and MCP. Other server errors are `retriable`,
 other codes `replan`."""
 
-VAGUE_CODES = frozenset({400, 422, 500, -32000, -32600, -32602, -32603})
+VAGUE_CODES = frozenset({400, 404, 422, 500, -32000, -32600, -32602, -32603})
 """Codes that servers send for any failure: the error's text counts before these."""
+
+LIMIT_CODE = 403
+"""Status that some servers, such as GitHub, also send for a rate limit; their text says so."""
 
 REFUSED_CODES = frozenset({425, 429})
 """Codes of calls refused before any work: a retry cannot do the work twice."""
@@ -94,6 +97,11 @@ TEXT_RULES: tuple[TextRule, ...] = (
         "critical",
         r"unauthori[sz]ed|forbidden|not authori[sz]ed|authentication|invalid credentials",
         r"(permission|access)[ _]?denied|(invalid|expired|missing|incorrect) (api[ _-]?key|token)",
+        r"(missing|insufficient|lacks)[ _](the )?(scope|permission|privilege)|invalid[ _]auth\b",
+        # "It does not exist or you do not have permission": the id may be wrong.
+        r"(?<!\bor you )do(es)?( not|n't) have (the )?(permission|authori[sz]ation)",
+        r"bad credentials|(no|locate) credentials|expired_?token|(session|token) has been revoked",
+        r"(security|access|bearer|session|refresh) token\b.{0,60}\bexpired|session has expired",
     ),
     _rule(
         "that it is not safe",
@@ -105,9 +113,10 @@ TEXT_RULES: tuple[TextRule, ...] = (
     _rule(
         "that there is no such tool",
         "reclassify",
-        r"(unknown|no such|unsupported|undefined) (tool|function|method|operation)",
-        r"no tool has the id",
-        r"(tool|function|method|operation)\b.{0,80}(\bnot|n't) (be )?"
+        r"(unknown|no such|unsupported|undefined)[ _](tool|function|method|operation)",
+        r"no tool has the id|(tool|function|method|operation)_?not_?found",
+        # A colon ends the tool's part: "calling the StopInstances operation: i-7 does not exist".
+        r"(tool|function|method|operation)\b[^:]{0,80}(\bnot|n't) (be )?"
         r"(found|exist|available|supported|implemented|registered|enabled)",
     ),
     _rule(
@@ -121,27 +130,37 @@ TEXT_RULES: tuple[TextRule, ...] = (
         r"(column|table|relation|view|schema)\b.{0,80}(\bnot|n't) (be )?(found|exist)",
         r"(unknown|no such|undefined) (column|table|relation|view|schema)",
     ),
+    # The tool exists, and what its arguments name does not.
+    _rule(
+        "that a thing was not found",
+        "replan",
+        r"(?<=[\w'\"`)\]])(?<!\b404) not[ _]?found|\w[._]not_?found|does not exist",
+    ),
     _rule(
         "that it was not found",
         "reclassify",
-        r"not[ _]?found|does not exist|no longer (available|exists)|not (supported|implemented)",
+        r"\bnot[ _]?found|no longer (available|exists)|not (supported|implemented)",
     ),
     _rule(
         "that it may work later",
         "retriable",
         r"time[ _-]?out|timed[ _-]?out|deadline exceeded|rate[ _-]?limit|too many requests|throttl",
-        r"quota exceeded|overloaded|unavailable|temporar|try again|unreachable|internal server",
+        r"quota exceeded|overloaded|unavailable|temporar|try again|unreachable",
         r"connect(ion)?[ _]?(error|refused|reset|closed|abort|lost)|bad gateway|broken pipe",
+        r"connection to .{0,80}refused|closed the connection|no healthy upstream",
+        r"internal[ _]?(server|error)|too many (clients|connections)|request limit exceeded",
+        r"deadlock|could not serialize|\b(econn\w{5,7}|etimedout|enotfound|eai_again)\b",
     ),
 )
 """Rules by text; the first match counts. Wrong arguments come before retriable errors: their texts
 name fields, and a field may be called `timeout`."""
 
 _CODE = re.compile(
-    r"(?:\b(?:http(?:/[\d.]+)?|status(?:[ _]?code)?|error(?:[ _]?code)?)[\s:=#('\"]{0,4}"
+    r"(?:\b(?:http(?:/[\d.]+)?|status(?:[ _]?code)?|\w{0,30}error(?:[ _]?code)?)[\s:=#('\"]{0,4}"
     r"|['\"]code['\"]\s?:\s?['\"]?)([45]\d\d|-32\d{3})(?!\d)",
     re.IGNORECASE,
 )
+_RATE_LIMIT = re.compile(r"rate[ _-]?limit|too many requests", re.IGNORECASE)
 _RETRY_AFTER = re.compile(
     r"retry[ _-]after[\s:=\"']{0,4}(\d+(?:\.\d+)?)(?![\d.]|\s*m)"
     r"|(?:try again|retry) (?:in|after) (\d+(?:\.\d+)?) ?s(?:ec(?:ond)?s?)?\b",
@@ -224,9 +243,10 @@ def _diagnose_one(error: Failure) -> Diagnosis:
 
 def _kind(error: Failure, codes: list[int], text: str) -> tuple[ErrorClass, str]:
     for kind, types in EXCEPTIONS.items():
-        for expected in types:
-            if isinstance(error, expected):
-                return kind, expected.__name__
+        if expected := next((each for each in types if isinstance(error, each)), None):
+            return kind, expected.__name__
+    if LIMIT_CODE in codes and _RATE_LIMIT.search(text):
+        return "retriable", f"status {LIMIT_CODE} for a rate limit"
     for code in codes:
         if code not in VAGUE_CODES:
             return _kind_of_status(code), f"status {code}"
