@@ -47,6 +47,11 @@ FAILURES = [
     '{"statusCode": 404, "message": "gone"}',
     '{"title": "Gone", "status": 410, "detail": "It was removed."}',
     '{"errors": [{"message": "no such field"}], "data": null}',
+    '{"message": "Required status check is expected.", "status": "405"}',
+    '{"errorMessages": ["Issue does not exist."], "errors": {}}',
+    '{"errorMessages": [], "errors": {"priority": "It is not on the screen."}}',
+    '{"errorCode": "E0000047", "errorSummary": "API call exceeded rate limit."}',
+    f"<html>\n<head><title>502 Bad Gateway</title></head>\n<body>{LONG}</body></html>",
     '{"results": [{"success": false}, {"error": "gone"}]}',
     '{"result": {"data": {"ok": false}}}',
     '{"id": 1, "error": "gone"}\n{"id": 2, "error": "gone"}',
@@ -72,6 +77,8 @@ HEALTHY = [
     "[]",
     '{"error": null, "status": "success"}',
     '{"error": "", "rows": [1]}',
+    '{"errorMessages": [], "errors": {}, "key": "IT-4"}',
+    "<!doctype html><html><head><title>500 Ways to Tie a Tie</title></head></html>",
     '{"error": 0.25, "estimate": 3}',
     '{"results": [{"success": false}, {"success": true}]}',
     '{"rows": [], "note": "no error"}',
@@ -144,4 +151,4 @@ def test_an_acknowledgement_and_an_empty_answer_are_told_apart():
     assert is_acknowledgement("File saved successfully")
     assert not is_acknowledgement("Query executed successfully. " + LONG)
     assert all(map(is_empty, ("[]", "", "No matches found", '{"total_count": 0}', "0 rows")))
-    assert not any(map(is_empty, ("[1]", "none of these: a, b " + LONG, "10 rows")))
+    assert not any(map(is_empty, ("[1]", "none of these: a, b " + LONG, "10 rows", "0.8 %")))

@@ -14,11 +14,15 @@ MAX_SHORT_CHARS, HEAD_CHARS, TAIL_CHARS = 400, 220, 300
 MAX_LABEL_CHARS, MAX_RESULT_DEPTH = 80, 5
 """Characters between a word of failure and its colon; levels of a JSON result that are read."""
 
-_ERROR_KEYS = ("error", "isError", "is_error", "exception", "error_message", "errorMessage")
+_ERROR_KEYS = (
+    *("error", "isError", "is_error", "exception", "error_message", "errorMessage"),
+    *("errorMessages", "errorSummary"),
+)
 _RESULT_KEYS = ("results", "result", "data", "content", "response", "output")
 _FAILED_STATUS = frozenset({"error", "failed", "failure", "fail", "exception"})
 _HTTP_STATUS_KEYS, _PROBLEM_KEYS = ("status", "statusCode", "status_code"), ("message", "detail")
 _HTTP_FAILURES = range(400, 600)
+_HTTP_FAILURE_TEXTS = frozenset(map(str, _HTTP_FAILURES))
 
 _BEGINS_WITH_FAILURE = re.compile(
     r"(?!(?-i:FAILED) )(?:\W{0,9}|[\w./-]{1,40}: )"
@@ -41,6 +45,9 @@ _STATUS_LINE = re.compile(
     re.IGNORECASE,
 )
 """Status line of HTTP with its own phrase: `404 Main Street` is none."""
+
+_HTML_TITLE = re.compile(r"\s{0,9}<(?:!doctype|html)\b.{0,200}?<title>", re.IGNORECASE | re.DOTALL)
+"""Start of a page, up to its title: a gateway that fails answers with its status as title."""
 
 _FAILURE_WORD = re.compile(
     r"(?<![\w-])(?:error(?:s|ed)?|\w{1,40}(?:Error|Exception)|failed|failure|exception|traceback"
@@ -69,7 +76,8 @@ _SUCCESS = re.compile(
     re.IGNORECASE,
 )
 _EMPTY = re.compile(
-    r"(?:\W{0,9}(?:result\W{1,9})?(?:no|none|nothing|null|0|zero|empty|found 0|not found)\b|"
+    r"(?:\W{0,9}(?:result\W{1,9})?(?:no|none|nothing|null|0(?![.,:]\d)|zero|empty|found 0"
+    r"|not found)\b|"
     r"[^\n]{0,80}\b0 (?:rows|hits|results|matches|messages|items|files|found|entries)\b"
     r"|\{\"total_count\": ?0|\W{0,9}\Z)",
     re.IGNORECASE,
@@ -132,7 +140,8 @@ def states_failure(text: str, *, is_flagged: bool = False) -> bool:
     if codes := _EXIT_CODE.findall(text[-TAIL_CHARS:]):
         return int(codes[-1]) != 0
     head = text[:HEAD_CHARS]
-    if not is_flagged and _STATUS_LINE.match(head):
+    page = _HTML_TITLE.match(text)
+    if not is_flagged and _STATUS_LINE.match(text, page.end() if page else 0):
         return True
     begin = _BEGINS_WITH_FAILURE.match(head)
     if len(text) >= MAX_SHORT_CHARS or is_flagged:
@@ -193,10 +202,12 @@ def _has_failure_flag(given: Mapping[str, Any]) -> bool:
         return True
     if str(given.get("status")).lower() in _FAILED_STATUS or given.get("object") == "error":
         return True
-    if given.get("errors") and given.get("data", "") is None:
+    is_answer_of_errors = "errorMessages" in given or given.get("data", "") is None
+    if given.get("errors") and is_answer_of_errors:
         return True
     has_message = any(isinstance(given.get(key), str) for key in _PROBLEM_KEYS)
-    return has_message and any(given.get(key) in _HTTP_FAILURES for key in _HTTP_STATUS_KEYS)
+    statuses = {str(given.get(key)) for key in _HTTP_STATUS_KEYS}
+    return has_message and not _HTTP_FAILURE_TEXTS.isdisjoint(statuses)
 
 
 def _is_error(value: Any) -> bool:
