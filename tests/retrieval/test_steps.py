@@ -120,6 +120,12 @@ def test_the_last_sentences_are_searched_by_themselves(crib):
     assert last_sentences("Only one sentence.") == []
 
 
+def test_the_last_sentence_of_a_very_long_thought_is_searched(crib):
+    thought = "The weather was fine at sea. " * 400
+    found = crib.find_tools(f"{thought} Now send a mail.", k=1, task=TASK)
+    assert (ids(found), found.degraded) == (["mail/send_mail"], ("query-cut",))
+
+
 def test_a_step_without_words_is_searched_by_its_task(crib):
     found = crib.find_tools(task="Send a mail to somebody", k=1)
     assert (ids(found), found.query) == (["mail/send_mail"], "Send a mail to somebody")

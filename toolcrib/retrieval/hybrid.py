@@ -70,7 +70,8 @@ COPIES_LOOKAHEAD = 8
 """Further places that are searched for copies of the last tools."""
 
 MAX_QUERY_CHARS = 8_000
-"""Longer queries are cut: encoders read no further, and more terms only cost time."""
+"""Longer queries lose their middle: encoders read no further, and more terms only cost time. The
+end is kept because an agent's last sentence says what it does next."""
 
 MIN_SHOWN_LANGUAGE_WORDS = 3
 """Minimum number of words that show a query's language."""
@@ -250,7 +251,7 @@ class HybridRetriever:
             QueryError: a query of white space only, or a filter on an unknown field.
         """
         check_query(query, MAX_SET_TOOLS, where)
-        encoded = self._by_words(query[:MAX_QUERY_CHARS]) if words else self.encode(query)
+        encoded = self._by_words(_shorten(query)) if words else self.encode(query)
         legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET_TOOLS)
         run = self._run(encoded, legs, Stopwatch(self._clock), FULL_PLAN)
         found = self._fuse(run, head, by_examples=by_examples)
@@ -309,7 +310,7 @@ class HybridRetriever:
         return [message for message in history if language.reads(message.content)]
 
     def _encode(self, query: str, plans: Sequence[SearchPlan]) -> EncodedQuery:
-        text = query[:MAX_QUERY_CHARS]
+        text = _shorten(query)
         encoded = self._by_words(text)
         degraded: tuple[str, ...] = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
         if self._language is not None and not self._language.reads(text):
@@ -613,3 +614,11 @@ def _merge_sentence(
     for point, score in fuse(found, weights).items():
         if SENTENCE_SHARE * score > fused.get(point, 0.0):
             fused[point], candidates[point] = SENTENCE_SHARE * score, found[point]
+
+
+def _shorten(query: str) -> str:
+    """Query without its middle if it is too long."""
+    if len(query) <= MAX_QUERY_CHARS:
+        return query
+    half = MAX_QUERY_CHARS // 2
+    return f"{query[: half - 1]}\n{query[-half:]}"
