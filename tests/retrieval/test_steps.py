@@ -13,6 +13,7 @@ from toolcrib.retrieval.learned import NO_LEARNED_DATA, UseData
 from toolcrib.retrieval.options import MAX_CALLED
 from toolcrib.retrieval.steps import (
     MAX_SENTENCES,
+    SERVER_DECAY,
     SERVER_GAIN,
     USE_WEIGHT,
     VERB_WEIGHT,
@@ -91,6 +92,16 @@ def test_tools_of_a_server_in_use_come_before_others_like_them(crib):
     assert gained == pytest.approx(SERVER_GAIN)
     assert after["slides/read_table"].legs["server_in_use"] == SERVER_GAIN
     assert after["sheets/read_sheet"].score == before["sheets/read_sheet"].score
+
+
+def test_a_server_gains_less_with_each_server_used_since(crib):
+    calls = ["mail/read_mail", "slides/delete_table", "clock/wait", "mail/read_mail"]
+    step = {"query": "Read the cells", "k": 8, "task": TASK, "explain": True}
+    found = by_id(crib.find_tools(called=calls, **step))
+    gains = {tool: found[tool].legs.get("server_in_use") for tool in found}
+    assert gains["mail/send_mail"] == SERVER_GAIN
+    assert gains["slides/read_table"] == pytest.approx(SERVER_GAIN * SERVER_DECAY**2)
+    assert gains["sheets/read_sheet"] is None
 
 
 def test_a_search_of_the_agents_own_only_leaves_out_what_was_called(crib):

@@ -26,8 +26,9 @@ from toolcrib.text import split_identifier
 MAX_SENTENCES, SENTENCE_SHARE = 4, 0.9
 """Last sentences that are searched separately, and the share of their scores that counts."""
 
-SERVER_GAIN = 0.12
-"""Score gain of a tool whose server is in use."""
+SERVER_GAIN, SERVER_DECAY = 0.12, 0.7
+"""Score gain of a tool of the server that was used last, and the gain's factor for each server that
+was used since: a run over many servers would otherwise bury the tools of all others."""
 
 VERB_WEIGHT = 0.04
 """Score gain for each unit of a verb's log ratio."""
@@ -114,11 +115,11 @@ class RunState:
     """Calls of a run so far: ids of its tools by point, in the order of calls.
 
     `is_step`: the query is what the agent wrote before a call, not a search of its own. `servers`:
-    those in use.
+    those in use, the last used first.
     """
 
     called: Mapping[int, str] = field(default_factory=dict[int, str])
-    servers: frozenset[str] = frozenset()
+    servers: tuple[str, ...] = ()
     is_step: bool = False
 
     @classmethod
@@ -140,8 +141,9 @@ class RunState:
         servers |= {tool.id: tool.server for tool in others.values()}
         ids = [others[name].id if name in others else name for name in named]
         called = {point_id(each): each for each in reversed(ids) if each in servers}
-        in_use = frozenset(servers.values()) - {""}
-        return cls(dict(reversed(called.items())), in_use, options.task is not None)
+        in_use = dict.fromkeys(servers[each] for each in called.values())
+        used = tuple(server for server in in_use if server)
+        return cls(dict(reversed(called.items())), used, options.task is not None)
 
     def points(self, store: Store, limits: Filter | None, use: ToolUse | None) -> set[int]:
         """Points that always get a score: tools of servers in use, and most called tools."""
@@ -158,10 +160,13 @@ class RunState:
         """Gains of scored points by cause; the sums with the scores are in [0, 1)."""
         facts = store.scroll(HasId(frozenset(scores)), ("name", "server"))
         known = {record.id: record.payload for record in facts}
+        by_server = {s: SERVER_GAIN * SERVER_DECAY**since for since, s in enumerate(self.servers)}
         gains = {
             "verb": {p: VERB_WEIGHT * verb_ratio(each["name"]) for p, each in known.items()},
             "server_in_use": {
-                p: SERVER_GAIN for p, each in known.items() if each["server"] in self.servers
+                p: by_server[each["server"]]
+                for p, each in known.items()
+                if each["server"] in by_server
             },
         }
         if use is not None:
