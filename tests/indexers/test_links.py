@@ -32,6 +32,7 @@ def needs(**fields):
         ("personId", ["person"]),
         ("pull_request_ids", ["pull request"]),
         ("issue_handle", ["issu"]),
+        ("page_id", ["page"]),
         ("session", ["session"]),
     ],
 )
@@ -40,7 +41,11 @@ def test_an_id_a_code_or_a_handle_of_an_entity_is_needed_from_another(parameter,
 
 
 @pytest.mark.parametrize(
-    "parameter", ["name", "type", "query", "api_key", "access_token", "external_id", "country_code"]
+    "parameter",
+    [
+        *("name", "type", "query", "api_key", "access_token", "external_id", "country_code"),
+        *("page_token", "next_page_id"),
+    ],
 )
 def test_what_people_say_or_a_client_keeps_is_needed_from_nobody(parameter):
     assert needs(input_schema=takes(parameter)) == {}
@@ -74,7 +79,10 @@ def test_an_id_alone_is_of_what_description_path_or_name_say(fields):
 
 @pytest.mark.parametrize(
     "name",
-    ["search_people", "person-search", "GET /search/person", "listPersons", "get_person_by_name"],
+    [
+        *("search_people", "person-search", "GET /search/person", "listPersons"),
+        *("get_person_by_name", "DescribePersons"),
+    ],
 )
 def test_what_finds_or_lists_an_entity_gives_it(name):
     assert "person" in link_payload(ToolSpec(name=name))["yields"]

@@ -34,7 +34,7 @@ _FIND_VERBS = _word_set(
 )
 _LIST_VERBS = _word_set(
     "list lists get gets all fetch fetches retrieve retrieves read show view enumerate return"
-    " returns discover browse obtain obtains check load provide provides display"
+    " returns discover browse obtain obtains check load provide provides display describe describes"
 )
 _CREATE_VERBS = _word_set(
     "create creates add new make register start starts open begin generate initiate upload"
@@ -138,7 +138,9 @@ def _entities(parameter: _Parameter, spec: ToolSpec) -> list[str] | None:
         return None
     own = [word for word in words[:-1] if word not in _PREPOSITIONS | _FILLER_WORDS]
     if own:
-        kept = _KNOWN_TO_CALLER.intersection(own) or _CREDENTIALS.issuperset(own)
+        # A page's token is of a list, its id of a document.
+        known = _KNOWN_TO_CALLER - ({"page"} if words[-1] in ("id", "ids") else set[str]())
+        kept = known.intersection(own) or _CREDENTIALS.issuperset(own)
         return None if kept else [_phrase(own)]
     if words[-1] not in _HANDLES_WITHOUT_ENTITY:
         return [_phrase(words[-1:])]
