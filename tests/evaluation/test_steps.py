@@ -89,3 +89,10 @@ def test_a_folder_without_runs_is_refused(folder):
     (folder / "steps.jsonl").write_text("")
     with pytest.raises(SourceError):
         load_runs(folder)
+
+
+def test_runs_that_call_none_of_the_tools_are_refused(folder):
+    run = {"run": "1", "task": "read", "steps": [{"said": "", "tool": "files__read"}]}
+    (folder / "steps.jsonl").write_text(json.dumps(run))
+    with pytest.raises(SourceError, match=r"files/read.*files__read"):
+        load_runs(folder)

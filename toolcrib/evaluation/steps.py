@@ -89,7 +89,7 @@ def load_runs(
     `on_refusal` gets each wrong tool, which is left out.
 
     Raises:
-        SourceError: a file cannot be read, a row is wrong, or there is no run.
+        SourceError: a file cannot be read, a row is wrong, or no run calls one of the tools.
     """
     tools: list[ToolSpec] = []
     for _, item in tool_entries(str(folder / "tools.jsonl"), None, None):
@@ -102,6 +102,14 @@ def load_runs(
         raise SourceError(str(folder / "steps.jsonl"), "", "holds no run")
     if not tools:
         raise SourceError(str(folder / "tools.jsonl"), "", "holds no tool")
+    called = {tool for run in runs for tool in run.tools}
+    if called.isdisjoint(tool.id for tool in tools):
+        example = min(called, default=None)
+        raise SourceError(
+            str(folder / "steps.jsonl"),
+            "",
+            f"calls no tool of tools.jsonl: give ids such as {tools[0].id!r}, not {example!r}",
+        )
     return tools, runs
 
 
