@@ -153,10 +153,12 @@ def states_failure(text: str, *, is_flagged: bool = False) -> bool:
     return not is_harmless and _FAILURE_WORD.search(head) is not None
 
 
-_CUT_ERROR = re.compile(
-    r"\{\s{0,9}\"(?:error|isError)\"\s{0,9}:\s{0,9}(?!null|false|\"\"|\[\]|\{\})", re.IGNORECASE
+_UNPARSED_ERROR = re.compile(
+    r"\{\s{0,9}([\"'])(?:(?:error|isError)\1\s{0,9}:\s{0,9}+(?!null|none|false|\1\1|\[\]|\{\})"
+    r"|success\1\s{0,9}:\s{0,9}false)",
+    re.IGNORECASE,
 )
-"""Start of a JSON result that was cut off, so that it cannot be parsed."""
+"""Start of a result that cannot be parsed: JSON that was cut off, or the text of a dictionary."""
 
 _BETWEEN_DOCUMENTS = re.compile(r"[\s,]*+")
 
@@ -168,7 +170,7 @@ def _states_failure_in_json(text: str) -> bool:
         try:
             document, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            return at > 0 or _CUT_ERROR.match(text) is not None
+            return at > 0 or _UNPARSED_ERROR.match(text) is not None
         if not _is_failure(document, 0):
             return False
         between = _BETWEEN_DOCUMENTS.match(text, at)
@@ -201,6 +203,8 @@ def _has_failure_flag(given: Mapping[str, Any]) -> bool:
     if "false" in {str(given.get(key)).lower() for key in ("success", "ok")}:
         return True
     if str(given.get("status")).lower() in _FAILED_STATUS or given.get("object") == "error":
+        return True
+    if str(given.get("__type")).endswith("Exception"):
         return True
     is_answer_of_errors = "errorMessages" in given or given.get("data", "") is None
     if given.get("errors") and is_answer_of_errors:
