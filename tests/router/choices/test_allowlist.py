@@ -50,6 +50,9 @@ SALES = Allowlist.model_validate(
         'select STATUS from "orders"',
         "WITH t AS (SELECT SUM(total) AS s FROM orders) SELECT s FROM t",
         "SELECT total FROM orders WHERE customer IN (SELECT id FROM customers)",
+        "SELECT status, SUM(total) AS s FROM orders GROUP BY status HAVING s > 1 -- by status",
+        "SELECT strftime('%Y', status) FROM orders WHERE status LIKE '5\\%'",
+        "SELECT status FROM orders UNION SELECT city FROM customers ORDER BY status",
     ],
 )
 def test_a_statement_may_read_what_is_on_the_list(statement):
@@ -73,6 +76,20 @@ def test_a_statement_may_read_what_is_on_the_list(statement):
         ("WITH x AS (DELETE FROM orders RETURNING status) SELECT status FROM x", "reads"),
         ("SELECT total FROM orders; DROP TABLE orders", "reads"),
         ("SELECT total FROM orders, LATERAL (SELECT password FROM customers) q", "reads"),
+        ("SELECT id FROM customers HAVING MAX(password) > 1", "column"),
+        ("SELECT id FROM customers QUALIFY password = 1", "column"),
+        ("SELECT id FROM customers HAVING (SELECT MAX(line) FROM log) > 1", "column"),
+        ("SELECT total FROM orders FOR UPDATE", "reads"),
+        ("SELECT pg_read_file('/etc/passwd')", "function 'pg_read_file'"),
+        ("SELECT status FROM orders WHERE query_to_xml('SELECT password')", "function"),
+        ("SELECT total FROM orders /*! UNION SELECT password FROM users */", "differently"),
+        ("SELECT total FROM orders WHERE 1=1--1 UNION SELECT id FROM users", "differently"),
+        (
+            r"SELECT id FROM customers WHERE city='\'' UNION SELECT id FROM users -- '",
+            "differently",
+        ),
+        ("SELECT " + "(" * 3000 + "1" + ")" * 3000, "deep"),
+        ("SELECT id FROM customers WHERE " + "NOT " * 3000, "characters"),
         ("SELECT (", "SQL"),
         ("", "reads"),
     ],
@@ -84,6 +101,13 @@ def test_a_statement_with_anything_else_has_a_fault(statement, fault):
 def test_a_plan_that_names_other_tables_or_columns_is_told_which():
     names = SALES.unlisted_names(["Orders", "users"], ["orders.status", "password"])
     assert names == ("users", "password")
+
+
+def test_a_table_of_another_schema_is_another_table():
+    allowlist = Allowlist.model_validate({"tables": {"shop.orders": ["total"]}})
+    for table in ("orders", "shop.orders", "db.shop.orders"):
+        assert allowlist.statement_faults(f"SELECT total FROM {table}") == ()
+    assert "'hr.orders'" in allowlist.statement_faults("SELECT total FROM hr.orders")[0]
 
 
 def test_only_what_is_on_the_list_is_kept():

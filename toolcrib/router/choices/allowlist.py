@@ -21,6 +21,17 @@ from toolcrib.text import TextWords, singular
 ALLOWLIST_FILE = Path(__file__).parent / "presets" / "allowlist.yaml"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUOTES = str.maketrans("", "", '`"[]')
+# The check takes time with the square of a statement's length: half a second for this one.
+MAX_STATEMENT_CHARS = 10_000
+# MySQL escapes a quote by a backslash, runs `/*! ... */`, and subtracts by `--1`.
+_READ_DIFFERENTLY = re.compile(r"""\\['"]|/\*|--(?!\s|$)""")
+# Functions that only compute, beside those that sqlglot knows: others may read files and tables.
+_PURE_FUNCTION = re.compile(
+    "age|curdate|date(?:_format|_part|add|name|part)|eomonth|every|from_unixtime|getdate|isnull"
+    "|julianday|listagg|make_date|now|octet_length|printf|strftime|to_date|to_timestamp|total"
+    "|unixepoch|weekday",
+    re.IGNORECASE,
+)
 
 
 def fold(word: str) -> str:
@@ -86,11 +97,9 @@ class Allowlist(FrozenModel):
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Allowed tables and columns, spelled as listed; a column may be `table.column`."""
         known = {name.casefold(): name for name in self.tables}
-        known |= {name.casefold().rpartition(".")[2]: name for name in self.tables}
         own = {name.casefold(): name for name in self.columns}
         plain = [_without_quotes(each) for each in tables]
-        # The list may name tables without their schema.
-        found = (known.get(each) or known.get(each.rpartition(".")[2]) for each in plain)
+        found = (known.get(each) or _without_schema(each, known) for each in plain)
         found_columns = (own.get(_without_quotes(each).rpartition(".")[2]) for each in columns)
         return (
             tuple(dict.fromkeys(filter(None, found))),
@@ -113,6 +122,16 @@ class Allowlist(FrozenModel):
         Raises:
             MissingExtraError: sqlglot is not installed.
         """
+        if len(statement) > MAX_STATEMENT_CHARS:
+            return (f"the statement has more than {MAX_STATEMENT_CHARS:,} characters: shorten it",)
+        if _READ_DIFFERENTLY.search(statement):
+            return ("databases read `\\'`, `/*` and `--1` differently: write none of them",)
+        try:
+            return self._tree_faults(statement)
+        except RecursionError:
+            return ("the statement is nested too deep",)
+
+    def _tree_faults(self, statement: str) -> tuple[str, ...]:
         sql, scopes, qualified = (
             import_extra(name, "the check of a statement", "sql")
             for name in ("sqlglot", "sqlglot.optimizer.scope", "sqlglot.optimizer.qualify")
@@ -122,17 +141,23 @@ class Allowlist(FrozenModel):
             trees = sql.parse(statement)
         except sql.errors.SqlglotError:
             return ("the statement is no SQL",)
-        writing = (kinds.Insert, kinds.Update, kinds.Delete, kinds.Create, kinds.Into)
+        writing = (kinds.Insert, kinds.Update, kinds.Delete, kinds.Create, kinds.Into, kinds.Lock)
         # The qualification does not check columns in a lateral subquery.
         writing = (*writing, kinds.Lateral)
         is_query = len(trees) == 1 and isinstance(trees[0], kinds.Query)
         if not is_query or trees[0].find(*writing):
             return ("give one statement that only reads",)
         (tree,) = trees
-        if any(not isinstance(each.parent, kinds.Count) for each in tree.find_all(kinds.Star)):
-            return ("the statement reads all columns: name the columns",)
+        if faults := _reach_faults(tree, kinds):
+            return faults
         sources = (each for scope in scopes.traverse_scope(tree) for each in scope.sources.values())
-        tables = sorted({each.name for each in sources if isinstance(each, kinds.Table)})
+        tables = sorted(
+            {
+                ".".join(part.name for part in each.parts)
+                for each in sources
+                if isinstance(each, kinds.Table)
+            }
+        )
         if unknown := self.unlisted_names(tables, ()):
             return tuple(f"the table {name!r} is not on the list" for name in unknown)
         schema = {
@@ -141,9 +166,14 @@ class Allowlist(FrozenModel):
         }
         try:
             qualified.qualify(tree, schema=schema, expand_alias_refs=False)
+            # The qualification leaves names in HAVING and QUALIFY that it does not know.
+            left = (each for each in tree.find_all(kinds.Column) if not each.table)
+            listed = all(
+                each.name in each.find_ancestor(kinds.Query).named_selects for each in left
+            )
         except sql.errors.SqlglotError:
-            return ("the statement names a column that its tables do not list",)
-        return ()
+            listed = False
+        return () if listed else ("the statement names a column that its tables do not list",)
 
     def as_file(self) -> dict[str, Any]:
         """Content of an allowlist file; a list stands for a table of columns alone."""
@@ -163,6 +193,26 @@ class Allowlist(FrozenModel):
             + (f": {table.description}" if table.description else "")
             for name, table in self.tables.items()
         )
+
+
+def _without_schema(given: str, listed: dict[str, str]) -> str | None:
+    """Listed table of a name, where one of both leaves out the schema."""
+    for low, name in listed.items():
+        if f".{given}".endswith(f".{low}") or f".{low}".endswith(f".{given}"):
+            return name
+    return None
+
+
+def _reach_faults(tree: Any, kinds: Any) -> tuple[str, ...]:
+    """Faults of a statement that reaches beyond columns: by `*`, or by a function."""
+    if any(not isinstance(each.parent, kinds.Count) for each in tree.find_all(kinds.Star)):
+        return ("the statement reads all columns: name the columns",)
+    called = {each.name for each in tree.find_all(kinds.Anonymous, kinds.Columns)}
+    return tuple(
+        f"the function {name!r} may read other data: leave it out"
+        for name in sorted(called)
+        if not _PURE_FUNCTION.fullmatch(name)
+    )
 
 
 def _phrases(name: str) -> Iterator[str]:
