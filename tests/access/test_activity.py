@@ -70,6 +70,8 @@ def test_of_two_gateways_the_last_state_counts(records_db):
     [
         {"password": "abc"},
         {"auth": {"api_key": ["abc"]}},
+        {"client_secret": {"value": "abc"}},
+        {"passphrase": "abc", "card": {"cvv": "abc", "pin": "abc"}, "otp": "abc"},
         {"text": "AKIAIOSFODNN7EXAMPLE"},
         {"url": "https://ana:hunter2!x@host/"},
         {"name": "t", "arguments": '{"auth": {"password": "abc"}}'},

@@ -159,7 +159,9 @@ def redacted_arguments(arguments: Mapping[str, Any]) -> str:
 def _redact_named(value: Any, name: str = "") -> Any:
     """Copy of JSON values with asterisks for secrets, and for values with the name of one."""
     if is_object(value):
-        return {key: _redact_named(each, key) for key, each in value.items()}
+        # All that stands below the name of a secret is a part of it.
+        secret = name if SECRET_NAME.search(name) else ""
+        return {key: _redact_named(each, secret or key) for key, each in value.items()}
     if isinstance(value, list):
         return [_redact_named(each, name) for each in value]  # pyright: ignore[reportUnknownVariableType]
     if SECRET_NAME.search(name):

@@ -53,8 +53,8 @@ _NAMED_SECRET = re.compile(
 """A word for a secret, a sign or `is`, and a value."""
 
 SECRET_NAME = re.compile(
-    r"(?<!max_)token|secret|passw|pwd|credential|auth(?!ors?(?:_|$))|cookie|private|api_?-?key"
-    r"|(?:^|[_-])(?:key|pat|pass|dsn)(?:$|[_-])|(?:database|postgres|mongo|redis|connection)\w{0,9}ur[il]",
+    r"(?<!max_)token|secret|pass(?:w|phrase|code)|pwd|credential|auth(?!ors?(?:_|$))|cookie|private|api_?-?key"
+    r"|(?:^|[_-])(?:key|pat|pass|dsn|pin|otp|cv[cv])(?:$|[_-])|(?:database|postgres|mongo|redis|connection)\w{0,9}ur[il]",
     re.IGNORECASE,
 )
 """Name of a variable, header, option or parameter whose value is a secret."""
