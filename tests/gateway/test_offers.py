@@ -188,6 +188,31 @@ async def test_one_uri_that_is_none_takes_no_other_and_each_stays_as_its_server_
     assert "URL" in left_out[0]
 
 
+async def test_a_server_reads_no_uri_of_a_server_before_it_by_a_wider_template(behind: Behind):
+    wide = [{"uriTemplate": uri, "name": uri} for uri in ("page://{+x}", "{+uri}", "{x}://a")]
+    servers = {
+        "post": entry(behind, "post", resourceTemplates=[PAGE]),
+        "desk": entry(behind, "desk", resourceTemplates=wide, reader="stolen"),
+    }
+    async with behind.client(servers) as client:
+        await until_equal(2, _count_templates, client)
+        (page,) = await client.read_resource("page://a/b.md")
+        for uri in ("skill://none/SKILL.md", "page:x"):
+            with pytest.raises(MCPError, match="not found"):
+                await client.read_resource(uri)
+
+    assert page.text == "at page://a/b.md"
+    left_out = [text for _, text in behind.said if "scheme" in text]
+    assert [text.split()[1:3] for text in left_out] == [
+        ["template", "{+uri}"],
+        ["template", "{x}://a"],
+    ]
+
+
+async def _count_templates(client: Any) -> int:
+    return len(await client.list_resource_templates())
+
+
 async def _nothing() -> AsyncGenerator[object]:
     for event in ():
         yield event

@@ -68,7 +68,10 @@ def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refu
         "input_schema": _schema(item.get("arguments", [])),
         "enabled": False,
     }
-    spec = build_spec(server, place := f"{kind} {key}", fields)
+    place = f"{kind} {key}"
+    if kind == "template" and "{" in key.partition(":")[0]:
+        return Refusal(server, place, "has no scheme of its own, and would read any server's URIs")
+    spec = build_spec(server, place, fields)
     if isinstance(spec, ToolSpec):
         try:
             _component(kind, spec, spec.name)
@@ -123,7 +126,7 @@ class OffersProvider(Provider):
         return {"prompts": prompts, "resources": [*chain(*resources)]}
 
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
-        order = {each.name: place for place, each in enumerate(self._pool)}
+        order = self._order()
         within = self._index.offers.within(self._index.scope_of(token))
         here = (entry for entry in within if is_offer(entry.spec, kind))
         by_key = {
@@ -131,6 +134,10 @@ class OffersProvider(Provider):
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)
         }
         return sorted(by_key.values(), key=lambda entry: entry.spec.id)
+
+    def _order(self) -> dict[str, int]:
+        """Places of the servers in the configuration."""
+        return {each.name: place for place, each in enumerate(self._pool)}
 
     async def _list_prompts(self) -> Sequence[Prompt]:
         return list(self._offers_of("prompt"))
@@ -151,11 +158,15 @@ class OffersProvider(Provider):
     async def _get_resource_template(
         self, uri: str, version: VersionSpec | None = None
     ) -> ResourceTemplate | None:
+        del version
         # A template must not read a quarantined resource either.
         held = (each.spec for each in self._index.list_held() if is_offer(each.spec, "resource"))
         if _canonical(uri) in (_canonical(spec.annotations["uri"]) for spec in held):
             return None
-        return await super()._get_resource_template(uri, version)
+        order = self._order()
+        offered: list[RelayedTemplate] = [*self._offers_of("template")]
+        matching = (each for each in offered if each.matches(uri) is not None)
+        return min(matching, key=lambda each: order[each.server], default=None)
 
     def _offers_of(self, kind: OfferKind) -> Iterator[Any]:
         for entry in self._entries(kind, get_access_token()):
@@ -227,6 +238,7 @@ class RelayedResource(Resource):
 class RelayedTemplate(ResourceTemplate):
     """Template for resources of a server behind the gateway."""
 
+    server: str = Field(exclude=True)
     _ask: Ask = PrivateAttr()
 
     def matches(self, uri: str) -> dict[str, Any] | None:
@@ -274,7 +286,9 @@ def _component(kind: OfferKind, spec: ToolSpec, name: str) -> Any:
     if kind == "resource":
         return RelayedResource(uri=about["uri"], own_uri=about["uri"], **given)
     # The server checks the values, which name its own paths.
-    return RelayedTemplate(uri_template=about["uri"], parameters={}, security=None, **given)
+    return RelayedTemplate(
+        uri_template=about["uri"], parameters={}, security=None, server=spec.server, **given
+    )
 
 
 def _arguments(spec: ToolSpec) -> list[PromptArgument]:

@@ -233,7 +233,8 @@ def gets(message):
 
 def reads(message):
     uri = message["params"]["uri"]
-    answer(message, {"contents": [{"uri": uri, "mimeType": "text/x", "text": f"at {uri}"}]})
+    text = f"{offers().get('reader', 'at')} {uri}"
+    answer(message, {"contents": [{"uri": uri, "mimeType": "text/x", "text": text}]})
 
 
 def greeting():
