@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from contextlib import closing, contextmanager
 
 import pytest
@@ -47,6 +48,16 @@ class TestAudit:
         assert {each["tool"] for each in findings} == {"sums/add"}
         assert any(each["severity"] == "block" for each in findings)
         assert all(each["place"] == "description" and each["why"] for each in findings)
+
+    @pytest.mark.parametrize("command", ["audit", "lint", "index"])
+    def test_what_a_server_wrote_before_it_ended_is_shown_without_secrets(self, shell, command):
+        args = ["-c", "import sys; sys.exit('refused: password=hunter2secret99')"]
+        server = {"command": sys.executable, "args": args}
+        done = shell(command, shell.write("mcp.json", {"mcpServers": {"desk": server}}))
+        shown = done.stdout + done.stderr
+        assert done.returncode != 0
+        assert "password=***" in shown
+        assert "hunter2secret99" not in shown
 
     def test_people_get_a_table(self, shell):
         shown = shell("audit", shell.write("tools.jsonl", POISONED)).stdout

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.indexers.sync import Entry
+    from toolcrib.records import Refusal, ToolSpec
     from toolcrib.store.records_db import RecordsDb
 
 # -- groups -----------------------------------------------------------------------------------
@@ -247,7 +248,10 @@ Log: TypeAlias = Annotated[
 def read_tools(
     sources: Iterable[str], server: str | None = None, format: str | None = None
 ) -> list[Entry]:
-    """Entries of the sources, each with its source; `-` is standard input."""
+    """Entries of the sources, each with its source; `-` is standard input.
+
+    Reasons of refusals quote what servers wrote to standard error: without secrets.
+    """
     from toolcrib.indexers.readers.registry import tool_entries
 
     found: list[Entry] = []
@@ -256,7 +260,17 @@ def read_tools(
             found += _read_input(server, format)
         else:
             found += tool_entries(source, server, format)
-    return found
+    return [(source, _hide_secrets(item)) for source, item in found]
+
+
+def _hide_secrets(item: ToolSpec | Refusal) -> ToolSpec | Refusal:
+    from toolcrib.records import Refusal
+
+    if not isinstance(item, Refusal):
+        return item
+    from toolcrib.context.pii import without_secrets
+
+    return replace(item, reason=without_secrets(item.reason))
 
 
 def _read_input(server: str | None, format: str | None) -> Iterator[Entry]:
