@@ -44,7 +44,9 @@ def test_no_text_of_others_controls_a_terminal(shell, screen):
     shell.json("index", shell.write("t.jsonl", {"name": "n", "server": "s", **texts}), "--no-audit")
     shell.write("\x1b[31mbad.jsonl")
     on = Shell(shell.folder, screen=screen)
-    for said in (("list",), ("show", "s/n"), ("search", "gone"), ("index", "\x1b[31mbad.jsonl")):
+    source = ("search", "gone", "--as", "python-stub")
+    bad = ("index", "\x1b[31mbad.jsonl")
+    for said in (("list",), ("show", "s/n"), ("search", "gone"), source, bad):
         done = on(*said)
         shown = done.stdout + done.stderr
         assert "\ufffd" in shown

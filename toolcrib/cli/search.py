@@ -24,7 +24,15 @@ from toolcrib.cli.options import (
     read_json,
     tool_filter,
 )
-from toolcrib.cli.output import err, out, print_decision, print_either, print_json, print_result
+from toolcrib.cli.output import (
+    err,
+    out,
+    print_decision,
+    print_either,
+    print_json,
+    print_result,
+    printable,
+)
 from toolcrib.errors import QueryError
 from toolcrib.records import FindResult, Turn
 from toolcrib.records.codec import in_words
@@ -186,7 +194,7 @@ def _show_found(
         print_json(shown.tools)
     else:
         declared = "\n\n".join(each["declaration"] for each in shown.tools)
-        typer.echo(f"{SOURCES[as_]}{declared}")
+        typer.echo(printable(f"{SOURCES[as_]}{declared}"))
 
 
 def _answer_lines(
