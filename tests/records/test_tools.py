@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from toolcrib import ToolSpec
 from toolcrib.records import Enrichment
@@ -46,3 +47,9 @@ def test_an_enrichment_changes_the_digest_and_an_author_s_safety_tags_win():
     own = written.model_copy(update={"safety_tags": ("own",)})
     assert own.all_safety_tags == ("own",)
     assert "enrichment" not in bare.model_dump()
+
+
+@pytest.mark.parametrize("path", ["../x.md", "/etc/x", "a/../../x", "a\\..\\x", "./x", "a//x", ""])
+def test_a_file_of_a_skill_stays_in_its_folder(path):
+    with pytest.raises(ValidationError, match="folder"):
+        ToolSpec.model_validate({"name": "refunds", "skill": {"files": {path: "text"}}})

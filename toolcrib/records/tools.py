@@ -143,6 +143,15 @@ class Skill(FrozenModel):
         default_factory=dict[str, str | None]
     )
 
+    @field_validator("files")
+    @classmethod
+    def _paths_stay_inside(cls, value: dict[str, str | None]) -> dict[str, str | None]:
+        # A host may write the files into a folder of its own.
+        for path in value:
+            if {"", ".", ".."} & set(path.replace("\\", "/").split("/")):
+                raise ValueError(f"the path {path!r} does not name a file in the skill's folder")
+        return value
+
 
 class ToolSpec(FrozenModel):
     """Specification of a tool, whatever format it came from.
