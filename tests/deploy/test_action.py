@@ -35,11 +35,14 @@ LOST = {"name": "read_file", "server": "files"}
             "::error::nothing.jsonl: there is no such file",
         ),
         ({"SOURCES": "nothing.jsonl"}, 2, "::error::nothing.jsonl: there is no such file"),
+        ({"SOURCES": "forged"}, 2, "a%0A::notice::b.json: not valid JSON"),
     ],
 )
 def test_the_script_of_the_action_annotates_and_ends_as_the_command(tmp_path, inputs, code, said):
     rows = "".join(json.dumps(row) + "\n" for row in (GOOD, LOST))
     (tmp_path / "tools one.jsonl").write_text(rows)
+    (tmp_path / "forged").mkdir()
+    (tmp_path / "forged" / "a\n::notice::b.json").write_text("no JSON")
     (step,) = [s for s in yaml.safe_load(ACTION.read_text("utf-8"))["runs"]["steps"] if "id" in s]
     given = {"SOURCES": "tools one.jsonl\n", "FAIL_ON": "error", "IGNORE": "", "REPORT": ""}
     assert step["env"].keys() == given.keys()
