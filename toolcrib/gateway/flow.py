@@ -44,8 +44,8 @@ _VERBS_AND_NOUNS = {
     "foreign": "comment comments email emails feed http inbox issue issues mail mails message "
     "messages news page pages pull request review reviews rss site ticket tickets tweet tweets "
     "url web webpage website",
-    "send": "comment email forward invite mail notify pay post publish push reply send share "
-    "submit transfer tweet upload webhook",
+    "send": "comment email forward gist invite issue mail notify pay post publish push reply "
+    "request send share submit ticket transfer tweet upload webhook wire",
 }
 _WORDS = {kind: frozenset(words.split()) for kind, words in _VERBS_AND_NOUNS.items()}
 """Words of names: verbs of reading and sending, nouns for private data and foreign text."""
