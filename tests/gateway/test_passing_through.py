@@ -66,6 +66,7 @@ async def client(built, request):
 
     async def sampled(messages, params, context):
         heard["asked"].append(messages[0].content.text)
+        heard["context"] = params.include_context
         said = TextContent(type="text", text="Hello")
         return CreateMessageResult(role="assistant", model="small", content=said)
 
@@ -156,6 +157,13 @@ async def test_sampling_reaches_the_clients_model(client, server):
         tool = {"name": "look_up", "inputSchema": {"type": "object"}}
         with_tools = await client.call_tool(f"{server}__sample", {"tools": [tool]})
         assert "Hello" in texts(with_tools)[0]
+
+
+@pytest.mark.parametrize("server", ["old", "new"])
+async def test_sampling_takes_no_context_of_other_servers(client, server):
+    await client.call_tool(f"{server}__sample", {"includeContext": "thisServer"})
+
+    assert client.heard["context"] is None
 
 
 @EVERYWHERE

@@ -140,6 +140,10 @@ class PendingCall:
         """Send a server's question to the caller, and wait for the answer."""
         if (refusal := self.request.refusal(request)) is not None:
             return refusal
+        if isinstance(request, types.CreateMessageRequest):
+            # For the client the gateway is one server: its context is that of all servers.
+            about = request.params.model_copy(update={"include_context": None})
+            request = request.model_copy(update={"params": about})
         if not self._questions:
             self._timer.cancel()
             self._left_s = self._timer.when() - asyncio.get_running_loop().time()
