@@ -165,3 +165,10 @@ def test_an_id_that_no_tool_has_is_an_error_that_names_it():
 
 def test_a_lone_surrogate_in_a_description_is_counted_like_any_letter():
     assert PromptTokens([ToolSpec(name="odd", description="\ud800")]).whole_registry > 0
+
+
+def test_a_tool_without_a_definition_for_the_client_costs_no_tokens():
+    listing = ToolSpec(name="pick", input_schema={"type": "array"})
+    prompt = PromptTokens([SHORT, listing])
+    assert prompt.count([listing.id]) == 0
+    assert prompt.whole_registry == prompt.count([SHORT.id])

@@ -257,8 +257,9 @@ class PromptTokens:
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
         self._specs = {spec.id: spec for spec in tools}
+        # A tool that the format cannot express costs nothing: no client sends it.
         self._of_tool = {
-            spec.id: _tokens(export([spec], "openai")[0]) for spec in self._specs.values()
+            spec.id: sum(map(_tokens, export([spec], "openai"))) for spec in self._specs.values()
         }
         # Count on demand: few of a registry's tools are in an answer.
         self._of_signature = cache(self._signature_tokens)
