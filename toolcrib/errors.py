@@ -271,7 +271,7 @@ class StoreError(ToolcribError, RuntimeError):
 
 
 class StoreLockedError(StoreError):
-    """Another process holds the store's folder."""
+    """Another process, or another crib of this process, holds the store's folder."""
 
 
 class StoreUnavailableError(StoreError):

@@ -68,7 +68,10 @@ def test_a_folder_that_cannot_be_written_to_is_refused_also_for_searches(tmp_pat
 
 def test_a_lock_names_its_holder_and_is_free_again_after_release(tmp_path):
     lock = lock_folder(tmp_path)
-    with pytest.raises(StoreLockedError, match=f"{tmp_path}.*process {os.getpid()}.*--url"):
+    with pytest.raises(StoreLockedError, match=rf"{tmp_path}.*{os.getpid()} \(this one.*--url"):
+        lock_folder(tmp_path)
+    (tmp_path / "crib.lock.pid").write_text("1")
+    with pytest.raises(StoreLockedError, match="in use by process 1;"):
         lock_folder(tmp_path)
     (tmp_path / "crib.lock.pid").write_text("scribble")
     with pytest.raises(StoreLockedError, match="in use by another process"):

@@ -63,7 +63,7 @@ def lock_folder(folder: Path) -> FileLock:
     the next flush of the first process fail.
 
     Raises:
-        StoreLockedError: another process holds the lock; the message names the process.
+        StoreLockedError: another opener holds the lock; the message names its process.
         StoreWriteError: the folder cannot be made or written to.
     """
     holder = folder / HOLDER_FILE
@@ -88,12 +88,17 @@ def lock_folder(folder: Path) -> FileLock:
 
 def _lock_message(folder: Path, holder: Path) -> str:
     try:
-        who = f"process {int(holder.read_text(encoding='ascii'))}"
+        number = int(holder.read_text(encoding="ascii"))
     except (OSError, ValueError):
         who = "another process"
+    else:
+        # Processes of two containers may have one number.
+        own = " (this one, or one of another container)" if number == os.getpid() else ""
+        who = f"process {number}{own}"
     return (
-        f"the store {folder} is in use by {who}; close it there, ask its service with --url, or "
-        "run a Qdrant server, which many processes can share (`toolcrib docs qdrant-server`)"
+        f"the store {folder} is in use by {who}; close it there with Crib.close(), ask its service "
+        "with --url, or run a Qdrant server, which many processes can share "
+        "(`toolcrib docs qdrant-server`)"
     )
 
 
