@@ -66,6 +66,13 @@ def test_a_folder_that_cannot_be_written_to_is_refused_also_for_searches(tmp_pat
         lock_folder(tmp_path)
 
 
+@pytest.mark.parametrize("place", ["tools.jsonl", "tools.jsonl/store"])
+def test_a_file_in_the_place_of_a_store_is_named_as_such(tmp_path, place):
+    (tmp_path / "tools.jsonl").touch()
+    with pytest.raises(StoreDamagedError, match=f"{tmp_path / place}.*a file"):
+        lock_folder(tmp_path / place)
+
+
 def test_a_lock_names_its_holder_and_is_free_again_after_release(tmp_path):
     lock = lock_folder(tmp_path)
     with pytest.raises(StoreLockedError, match=rf"{tmp_path}.*{os.getpid()} \(this one.*--url"):

@@ -63,6 +63,7 @@ def lock_folder(folder: Path) -> FileLock:
     the next flush of the first process fail.
 
     Raises:
+        StoreDamagedError: a file is in the folder's place.
         StoreLockedError: another opener holds the lock; the message names its process.
         StoreWriteError: the folder cannot be made or written to.
     """
@@ -77,6 +78,11 @@ def lock_folder(folder: Path) -> FileLock:
             holder.write_text(str(os.getpid()), encoding="ascii")
     except Timeout:
         raise StoreLockedError(_lock_message(folder, holder)) from None
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StoreDamagedError(
+            f"the store {folder} cannot be opened: it, or a folder above it, is a file; choose an "
+            "empty or new folder"
+        ) from error
     except OSError as error:
         raise StoreWriteError(
             f"the store {folder} cannot be written to ({error.strerror}), which the engine needs "
