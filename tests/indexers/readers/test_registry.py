@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.indexers.readers.conformance import split, write, write_sample
 from toolcrib.errors import MissingExtraError
+from toolcrib.indexers.points import layout
 from toolcrib.indexers.readers import registry
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.registry import (
@@ -25,6 +26,7 @@ from toolcrib.indexers.readers.registry import (
     tool_entries,
 )
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.store.qdrant_edge import EdgeStore
 
 GOOD = {"name": "good", "tags": []}
 
@@ -335,6 +337,15 @@ def test_folders_that_were_passed_over_are_named(tmp_path):
     [tool], [refusal] = split(read_source(str(tmp_path)))
     assert (tool.name, refusal.source) == ("good", str(tmp_path))
     assert refusal.reason.startswith("passed over: .claude, src/node_modules;")
+
+
+def test_a_store_within_a_folder_is_no_source(tmp_path):
+    write(tmp_path, "t.json", GOOD)
+    with EdgeStore.open(tmp_path / "index", layout(2)):
+        pass
+    [tool], [refusal] = split(read_source(str(tmp_path)))
+    assert tool.name == "good"
+    assert refusal.reason.startswith("passed over: index;")
 
 
 def test_a_refused_object_of_a_list_has_its_index():

@@ -24,6 +24,7 @@ from toolcrib.indexers.readers.base import (
 from toolcrib.indexers.readers.skills import SKILL_FILE
 from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.store.folder import LOCK_FILE
 
 ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any] | ReadSources
 """Name of a file, a folder, `module:attribute` or a server's URL; or a specification, a function or
@@ -215,13 +216,19 @@ def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
             folders.clear()
             yield Path(parent, SKILL_FILE)
             continue
-        passed = {name for name in folders if name.startswith(".") or name in INSTALLED_FOLDERS}
+        passed = {name for name in folders if _is_passed_over(parent, name)}
         paths = (Path(parent, name).relative_to(folder) for name in sorted(passed - CACHE_FOLDERS))
         hidden += map(str, paths)
         folders[:] = sorted(set(folders) - passed)
         yield from (Path(parent, name) for name in sorted(files) if _is_data(Path(name)))
     for error in unreadable:
         yield Refusal(str(error.filename), "", f"cannot be read: {error.strerror}")
+
+
+def _is_passed_over(parent: str, name: str) -> bool:
+    """True for a hidden folder, installed packages, or a store, whose files are no sources."""
+    is_store = os.path.exists(os.path.join(parent, name, LOCK_FILE))  # noqa: PTH110, PTH118
+    return is_store or name.startswith(".") or name in INSTALLED_FOLDERS
 
 
 def _is_data(path: Path) -> bool:
