@@ -210,7 +210,8 @@ def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path):
         def odd(x: threading.Lock): "Odd."
         def places(x, /): "Places."
         def many(*xs: int): "Many."
-        TOOLS = [lost, odd, places, many, len, 3, good]
+        def wrapper(*args, **kwargs): "Made by a decorator without functools.wraps."
+        TOOLS = [lost, odd, places, many, wrapper, len, 3, good]
     """
     [tool], refusals = read(tmp_path, code)
     assert tool.name == "good"
@@ -219,7 +220,8 @@ def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path):
         "odd: no schema can be made of its signature: Pydantic",
         "places: takes positional-only parameters or *args",
         "many: takes positional-only parameters or *args",
-        "len: no schema can be made of its signature: Pydantic",
+        "wrapper: takes positional-only parameters or *args",
+        "len: takes positional-only parameters or *args",
         "is a int; expected a function, a tool or a definition",
     ]
     for place, (refusal, start) in enumerate(zip(refusals, starts, strict=True)):

@@ -216,9 +216,12 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
     """Fields of a function; a `Field`, a text or else the docstring describes a parameter."""
     # pydantic accepts a function here, although its annotations allow only types.
     taken: Any = _as_plain_function(function)
+    if _has_unnamed_parameters(taken):
+        raise ValueError(
+            "takes positional-only parameters or *args; a tool is called by name (a decorator "
+            "keeps the names by functools.wraps)"
+        )
     schema = _self_contained(lambda: TypeAdapter[Any](taken).json_schema(schema_generator=_Schema))
-    if schema.get("type") != "object":
-        raise ValueError("takes positional-only parameters or *args; a tool is called by name")
     own_name = getattr(function, "__qualname__", "").rpartition("<locals>.")[2]
     if "." in own_name and next(iter(schema.get("properties", {})), None) == "self":
         raise ValueError("is a method of a class; name the method of an object made of it")
@@ -238,6 +241,15 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
         if notes.get(parameter) and "description" not in field:
             field["description"] = notes[parameter]
     return {"name": name, "description": description.strip(), "input_schema": schema}
+
+
+def _has_unnamed_parameters(function: Any) -> bool:
+    unnamed = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL}
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (NameError, TypeError, ValueError):
+        return False  # pydantic tells the reason
+    return any(parameter.kind in unnamed for parameter in parameters)
 
 
 def _as_plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
