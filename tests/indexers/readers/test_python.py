@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import docstring_parser
 import pytest
+from mcp.server.mcpserver import MCPServer
 from mcp.types import ListToolsResult, Tool, ToolAnnotations
 
 from tests.indexers.readers import conformance
@@ -437,6 +438,12 @@ def test_a_method_needs_its_object():
     [method], [refusal] = split(read_objects("here", [Garden().mow, Garden.mow], None))
     assert list(method.input_schema["properties"]) == ["metres"]
     assert "object" in refusal.reason
+
+
+def test_a_server_of_the_mcp_sdk_is_refused_with_what_lists_its_tools():
+    [refusal] = read_objects("test", MCPServer("kitchen"), None)
+    assert isinstance(refusal, Refusal)
+    assert "list_tools()" in refusal.reason
 
 
 def test_an_answer_of_the_mcp_sdk_is_a_list_of_tools():

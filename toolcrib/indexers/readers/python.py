@@ -134,6 +134,9 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
     if (home := INTEGRATIONS.get(kind.__module__.partition(".")[0])) is not None:
         way_out = f"index `tool_spec(tool)` of toolcrib.integrations.{home}"
         raise ValueError(f"is a {kind.__name__} of {kind.__module__}; {way_out}")
+    if hasattr(tool, "list_tools"):
+        # A server or a session of the MCP SDK.
+        raise ValueError(f"is a {kind.__name__}; hand in the tools that its `list_tools()` returns")
     raise ValueError(f"is a {kind.__name__}; expected a function, a tool or a definition")
 
 
