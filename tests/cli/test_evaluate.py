@@ -187,6 +187,11 @@ class TestPeople:
             assert sum(line.startswith(system) for line in done.stdout.splitlines()) == 3
         assert "switched off: 1 ('sql/drop')" in done.stdout
 
+    def test_a_pipe_has_the_intervals_and_a_narrow_terminal_leaves_them_out(self, labelled):
+        given = ("eval", ".", "--system", "lexical")
+        assert "±" in labelled(*given, COLUMNS="80").stdout
+        assert "±" not in Shell(labelled.folder, screen=True)(*given, COLUMNS="80").stdout
+
     def test_the_table_has_the_largest_cutoff_where_its_own_is_not_measured(self, labelled):
         done = labelled("eval", ".", "--system", "lexical", "-k", "2,4", COLUMNS="200")
         header = next(line for line in done.stdout.splitlines() if line.startswith("system"))

@@ -403,7 +403,7 @@ def _print_text_table(given: TextTable) -> None:
 # -- an evaluation ---------------------------------------------------------------------------
 
 MIN_INTERVAL_COLUMNS = 110
-"""Columns of a terminal that intervals need; JSON and the report always have them."""
+"""Columns of a terminal that intervals need; a pipe, JSON and the report always have them."""
 
 
 def print_evaluation(found: Evaluation) -> None:
@@ -469,7 +469,8 @@ def _mark(result: SystemResult, name: str) -> str:
     if interval is None:
         return ""
     half = (interval.high - interval.low) / 2
-    spread = f" ±{100 * half:.1f}" if out.width >= MIN_INTERVAL_COLUMNS else ""
+    has_room = not out.is_terminal or out.width >= MIN_INTERVAL_COLUMNS
+    spread = f" ±{100 * half:.1f}" if has_room else ""
     return f"{spread}{'*' if against is not None and against.significant else ' '}"
 
 
