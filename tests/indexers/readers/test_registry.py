@@ -322,6 +322,15 @@ def test_a_schema_a_server_or_a_field_of_ours_shows_a_tool(tmp_path, tool):
     assert spec.name == "a"
 
 
+def test_names_and_descriptions_alone_need_the_format(tmp_path):
+    name = write(tmp_path, "t.yaml", "- name: a\n  description: Does a.\n")
+    [refusal] = read_source(name)
+    assert isinstance(refusal, Refusal)
+    assert "index it with --format toolspec" in refusal.reason
+    [tool] = read_source(name, format="toolspec")
+    assert isinstance(tool, ToolSpec)
+
+
 def test_an_entry_of_the_mcp_registry_is_never_a_tool(tmp_path):
     remotes = [{"type": "sse", "url": "http://127.0.0.1:9/sse"}]
     write(tmp_path, "server.json", {"name": "io.example/x", "version": "1", "remotes": remotes})

@@ -292,7 +292,7 @@ def _unknown_format_reason(source: Source) -> str:
     if is_object(first) and "name" in first:
         lacking = "give a `server`, an `input_schema` or another field of tools"
         reason = "has a `name` and nothing else that makes it a tool"
-        return f"{reason}: {lacking}, or say --format toolspec"
+        return f"{reason}: {lacking}, or index it with --format toolspec"
     if is_object(data):
         keys = sorted(data)
         more = ", …" if len(keys) > MAX_SHOWN_KEYS else ""
