@@ -150,6 +150,17 @@ def test_a_closed_crib_says_so(tmp_path, settings):
         crib.find_tools("anything")
 
 
+@pytest.mark.parametrize("by_setting", [True, False])
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, settings, by_setting):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    location = "~/index"
+    if by_setting:
+        settings, location = Settings(**{**dict(settings), "store": location}), None
+    with Crib.open(location, settings=settings) as crib:
+        crib.index_tools(spec("a"))
+    assert (tmp_path / "index").is_dir()
+
+
 def test_a_second_opener_gets_a_clear_error_and_does_no_harm(tmp_path, settings):
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         with pytest.raises(StoreLockedError, match="is in use by process"):

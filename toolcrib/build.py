@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -85,7 +86,7 @@ def open_parts(  # noqa: PLR0913 -- all by name
     require_type(dense, DenseEncoder | None, "encoder `dense`", wanted)
     if not isinstance(location, Path | None):
         require_text(location, "location")
-    location = str(settings.store if location is None else location)
+    location = os.path.expanduser(settings.store if location is None else location)  # noqa: PTH111
     dense = dense or make_dense(settings)
     width, library = dense.dimensions, part_of(location, settings, LIBRARY)
     ends = ends_with_process

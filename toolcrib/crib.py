@@ -113,7 +113,7 @@ class Crib:
         rebuild: bool = False,
         progress: Listener | None = None,
     ) -> Self:
-        """Open a folder (made if missing), a Qdrant server's URL, or `:memory:`.
+        """Open a folder (made if missing; `~` is the home), a Qdrant server's URL, or `:memory:`.
 
         `location`, `dense`, `reranker` and `log` default to the settings. `models` replace the
         settings' language models, by use; the settings decide which steps call a model. `rebuild`

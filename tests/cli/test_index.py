@@ -77,3 +77,11 @@ def test_shards_of_documents_need_no_last_run(shell, servers):
         found.append({each.id: (each.payload, each.vector) for each in records})
     assert found[0] == found[1]
     assert len(found[0]) == 4
+
+
+def test_a_tilde_in_the_store_is_the_home_folder(shell):
+    tools = shell.write("tools.jsonl", {"name": "send_mail", "server": "mail"})
+    done = shell("index", tools, "--store=~/index", HOME=str(shell.folder))
+    assert done.returncode == 0
+    assert (shell.folder / "index").is_dir()
+    assert "mail/send_mail" in shell("list", "--store=~/index", HOME=str(shell.folder)).stdout

@@ -36,6 +36,7 @@ from toolcrib.cli.options import (
     complete_collections,
     complete_held,
     complete_keys,
+    expand_home,
     read_tools,
 )
 from toolcrib.cli.output import (
@@ -246,7 +247,8 @@ def approve(
     store: Annotated[
         str | None,
         typer.Option(
-            help=f"Folder or Qdrant URL; default: {GATEWAY_STORE} if it exists, else the store."
+            callback=expand_home,
+            help=f"Folder or Qdrant URL; default: {GATEWAY_STORE} if it exists, else the store.",
         ),
     ] = None,
     url: Url = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -165,6 +166,11 @@ def complete_systems() -> list[str]:
 # -- options ---------------------------------------------------------------------------------
 
 
+def expand_home(location: str | None) -> str | None:
+    """Location with the home folder for `~`, which no shell expands in `--store=~/index`."""
+    return location and os.path.expanduser(location)  # noqa: PTH111
+
+
 def _require_text(value: str | None) -> str | None:
     """Refuse an empty value, which comes from an unset shell variable."""
     if value == "":
@@ -186,7 +192,10 @@ SourceFormat: TypeAlias = Annotated[
     ),
 ]
 StoreOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="Folder or Qdrant URL of the index; default: .toolcrib.")
+    str | None,
+    typer.Option(
+        callback=expand_home, help="Folder or Qdrant URL of the index; default: .toolcrib."
+    ),
 ]
 Url: TypeAlias = Annotated[
     str | None,
