@@ -99,9 +99,16 @@ def test_what_cannot_be_is_an_error_that_says_where(loaded, text, reason):
     assert str(caught.value).startswith(f"toolcrib.yaml or TOOLCRIB_*: {reason}")
 
 
-@pytest.mark.parametrize("text", ["a: [", "just words"])
-def test_a_file_that_is_no_mapping_is_an_error(loaded, text):
-    with pytest.raises(SettingsError, match="is not a YAML mapping: "):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: [", "not valid YAML: .* line 2"),
+        ("just words", "not a YAML mapping"),
+        ("tools: {k: 2}\nstore: x\ntools: {k: 3}", "'tools' of line 1 comes again at line 3"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_an_error(loaded, text, reason):
+    with pytest.raises(SettingsError, match=f"toolcrib.yaml is .*{reason}"):
         loaded(text)
 
 

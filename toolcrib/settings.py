@@ -473,15 +473,13 @@ def _read_file(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         return {}
-    import yaml
+    from toolcrib.indexers.readers.parsing import decode, parse_yaml
 
     try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:
-        from toolcrib.indexers.readers.parsing import yaml_reason
-
+        content = parse_yaml(decode(path.read_bytes()))
+    except ValueError as error:
         # Not the line, nor the error as the cause: the text there may be a key.
-        raise SettingsError(f"{path} is not a YAML mapping: {yaml_reason(error)}") from None
+        raise SettingsError(f"{path} is {error}") from None
     if content is None:
         return {}
     if not is_object(content):

@@ -59,10 +59,10 @@ def parse_yaml(text: str) -> Any:
         _Expansion().measure(text)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 -- it builds plain data only
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"not valid YAML: {yaml_reason(error)}") from None
+        raise ValueError(f"not valid YAML: {_yaml_reason(error)}") from None
 
 
-def yaml_reason(error: Exception) -> str:
+def _yaml_reason(error: Exception) -> str:
     """Reason of an error of YAML, with line and column, without the text there."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return " ".join(str(error).split())
