@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -110,6 +111,13 @@ def test_what_cannot_be_is_an_error_that_says_where(loaded, text, reason):
 def test_a_file_that_is_no_mapping_is_an_error(loaded, text, reason):
     with pytest.raises(SettingsError, match=f"toolcrib.yaml is .*{reason}"):
         loaded(text)
+
+
+def test_a_file_with_the_other_ending_is_not_passed_over(empty_folder):
+    (empty_folder / "toolcrib.yml").write_text("store: here\n")
+    with pytest.raises(SettingsError, match=r"rename it to toolcrib\.yaml"):
+        load_settings()
+    assert load_settings(Path("toolcrib.yml")).store == "here"
 
 
 def test_an_error_of_yaml_names_the_line_and_quotes_none_of_it(loaded):

@@ -453,11 +453,14 @@ def load_settings(file: Path | None = None) -> Settings:
     """Read `file`, or `toolcrib.yaml` in the current folder if there is one; variables win.
 
     Raises:
-        SettingsError: the file is missing, no YAML, or a setting is unknown or impossible.
+        SettingsError: the file is missing, no YAML, or has another ending; or a setting is unknown
+            or impossible.
     """
     if file is not None and not file.is_file():
         raise SettingsError(f"there is no settings file {str(file)!r}")
     path = file or Path(FILE_NAME)
+    if not path.is_file() and (other := path.with_suffix(".yml")).is_file():
+        raise SettingsError(f"{other} is not read: rename it to {path}")
     try:
         return Settings(**_merge_layers([_read_file(path), _variables()]))
     except ValidationError as error:
