@@ -140,3 +140,13 @@ def test_a_line_that_is_too_long_does_not_stop_the_next(tmp_path):
     tools, refusals = split(read_source(str(path)))
     assert [tool.id for tool in tools] == ["first", "last"]
     assert refusals == [Refusal(str(path), "line 2", "longer than 33,554,432 bytes")]
+
+
+def test_one_definition_of_a_provider_costs_no_other_tool(tmp_path):
+    own = [{"name": name, "server": "home"} for name in ("lamp", "heating")]
+    function = {"name": "door", "parameters": {"type": "object", "properties": {}}}
+    name = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, [own[0], function, own[1]])))
+    tools, [refusal] = split(read_source(name))
+    assert [tool.id for tool in tools] == ["home/lamp", "home/heating"]
+    assert refusal.place == "line 2"
+    assert "--format functions" in refusal.reason

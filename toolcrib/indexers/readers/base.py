@@ -420,6 +420,12 @@ def _is_definition(tool: dict[str, Any]) -> bool:
             return dialect == "function" and _is_function(tool)
 
 
+def _is_own(tool: dict[str, Any]) -> bool:
+    """True for a ToolSpec by a field that no other dialect has."""
+    distinct = OWN_FIELDS - COMMON_FIELDS - AMBIGUOUS_FIELDS
+    return dialect_of(tool) == "toolspec" and bool(tool.keys() & distinct)
+
+
 def _is_function(tool: dict[str, Any]) -> bool:
     if (nested := nested_definition(tool)) is not None:
         # An object with arguments is a call.
@@ -446,7 +452,8 @@ def dialects_in(source: Source) -> set[Dialect]:
     """Dialects of the tools in the source's sample; empty if there are no tools.
 
     Any file may have objects with a name, so one of them must certainly be a tool. Objects that a
-    caller passes as tools need only a name.
+    caller passes as tools need only a name. Where most of those are ToolSpecs, the source
+    is one of ToolSpecs, and a few definitions in another dialect cost no other tool.
     """
     if source.sample is None:
         return set()
@@ -454,8 +461,11 @@ def dialects_in(source: Source) -> set[Dialect]:
     definitions = (tool for each in values for _, tool in _definitions_within("", each))
     tools = list(filter(is_object, definitions))
     is_other = where is None and other_kind(source.sample) != ""
-    if is_other or (source.path is not None and not any(map(_is_definition, tools))):
+    certain = list(filter(_is_definition, tools))
+    if is_other or (source.path is not None and not certain):
         return set()
+    if 2 * sum(map(_is_own, certain)) > len(certain):
+        return {"toolspec"}
     return {dialect for tool in tools if (dialect := dialect_of(tool))}
 
 
