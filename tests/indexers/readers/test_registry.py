@@ -277,6 +277,7 @@ NO_TOOLS = [
     ("postman.json", {"info": {"name": "x"}, "item": [{"name": "y"}]}, "a Postman collection"),
     ("events.yaml", {"asyncapi": "2.6.0", "channels": {}}, "an AsyncAPI document"),
     ("graph.json", {"__schema": {"types": [{"name": "x"}]}}, "a GraphQL schema"),
+    ("n.json", {"cells": [], "nbformat": 4}, "a notebook"),
     (
         "calls.json",
         [{"type": "function", "function": {"name": "f", "arguments": ""}}],

@@ -346,6 +346,7 @@ OTHER_FILES = {
     "asyncapi": "an AsyncAPI document",
     "item": "a Postman collection",
     "__schema": "a GraphQL schema",
+    "nbformat": "a notebook",
     "mcpServers": "a list of MCP servers",
 }
 """Other kinds of files whose objects may have a name, by a typical key."""
