@@ -186,6 +186,7 @@ class TestPeople:
         for system in ("toolcrib", "lexical", "dense"):
             assert sum(line.startswith(system) for line in done.stdout.splitlines()) == 3
         assert "switched off: 1 ('sql/drop')" in done.stdout
+        assert done.stdout.count("fewer than 30 queries") == 2
 
     def test_a_pipe_has_the_intervals_and_a_narrow_terminal_leaves_them_out(self, labelled):
         given = ("eval", ".", "--system", "lexical")

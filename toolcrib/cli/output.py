@@ -406,6 +406,10 @@ MIN_INTERVAL_COLUMNS = 110
 """Columns of a terminal that intervals need; a pipe, JSON and the report always have them."""
 
 
+MIN_MEASURED_QUERIES = 30
+"""Queries that figures need; a bootstrap of fewer says nothing of queries unlike them."""
+
+
 def print_evaluation(found: Evaluation) -> None:
     """Print a table for each set, and a table of means over all sets."""
     for one in found.sets.values():
@@ -435,6 +439,11 @@ def _print_set(one: SetResult) -> None:
         out.print(
             f"[dim]tokens: all tools {told['menu']:,.0f}; five as {', as '.join(forms)}; "
             f"signatures pay for {told['searches']:,.0f} searches[/]"
+        )
+    if one.queries < MIN_MEASURED_QUERIES:
+        out.print(
+            f"[yellow]fewer than {MIN_MEASURED_QUERIES} queries: the figures are mostly noise, and "
+            "their intervals are too narrow[/]"
         )
     for note in (*one.warnings, *one.notes):
         out.print(f"[yellow]{escape(note)}[/]")
