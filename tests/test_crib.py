@@ -161,6 +161,22 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, settings, by_setting)
     assert (tmp_path / "index").is_dir()
 
 
+def test_a_change_of_the_current_folder_leaves_the_index_where_it_is(
+    tmp_path, monkeypatch, settings
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with Crib.open("index", settings=settings) as crib:
+        crib.index_tools(spec("a"))
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        crib.index_tools(spec("b"))
+        crib.add_collections(Collection(name="notes"))
+    assert not any(Path.cwd().iterdir())
+    with Crib.open(tmp_path / "index", settings=settings) as crib:
+        assert sorted(tool.id for tool in crib.list_tools()) == ["a", "b"]
+        assert [each.name for each, _ in crib.list_collections()] == ["notes"]
+
+
 def test_a_second_opener_gets_a_clear_error_and_does_no_harm(tmp_path, settings):
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         with pytest.raises(StoreLockedError, match="is in use by process"):
