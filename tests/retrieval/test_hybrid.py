@@ -222,6 +222,19 @@ def test_what_a_reranker_never_saw_weighs_as_much_whether_it_is_returned_or_not(
     assert one == pytest.approx(three)
 
 
+def test_each_of_many_tied_tools_has_a_probability():
+    query = "sing a song"
+    tools = [
+        ToolSpec(name=f"dock_{n}", description=f"Open dock {n}.", anti_patterns=[query])
+        for n in range(60)
+    ]
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(tools)
+        found = crib.find_tools(query, k=30)
+    assert [hit.score for hit in found.tools] == [0.0] * 30
+    assert None not in [hit.probability for hit in found.tools]
+
+
 @pytest.mark.parametrize("reranker", [None, Reversing()])
 def test_evidence_is_what_answers_are_judged_by(retriever, reranker):
     made = calibration({})

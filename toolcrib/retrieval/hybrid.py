@@ -580,9 +580,9 @@ class HybridRetriever:
         """Features of the hits among all candidates: float64 [hits, features]."""
         hits = ranked.hits
         points = [point_id(hit.id) for hit in hits]
-        # Lower places change no feature of a hit.
+        # Lower places change no feature of a hit. Places that tie may be hits: ids break ties.
         copies = sum(len(hit.also_on) for hit in hits)
-        ranking = found.ranking[: len(hits) + copies + RANKED_COMPETITORS]
+        ranking = found.first(len(hits) + copies + RANKED_COMPETITORS)
         unjudged = {place.point: found.gain_beside_confidence(place.point) for place in ranking}
         fused = {place.point: -place.deficit - unjudged[place.point] for place in ranking}
         # A call by name decides the place, but not the probability.
