@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from toolcrib.http.routes.turns import TurnBody
@@ -108,6 +110,21 @@ class TestClassify:
         reply = client.post("/v1/classify", json=body)
         assert reply.status_code == 422
         assert "'topic' is undefined" in reply.json()["detail"]
+
+    def test_a_missing_extra_is_named_with_a_status_of_the_document(
+        self, start, tmp_path, monkeypatch
+    ):
+        file = tmp_path / "support.yaml"
+        file.write_text("{model: m, question: '{{ text }}', classes: [{id: a}, {id: b}]}")
+        with start(more={"questions": {"support": str(file)}}) as service:
+            monkeypatch.setitem(sys.modules, "jinja2", None)
+            with service.client() as client:
+                body = {"question": "support", "text": "a"}
+                reply = client.post("/v1/classify", json=body)
+                document = client.get("/openapi.json").json()
+        assert reply.status_code == 501
+        assert "questions" in reply.json()["detail"]
+        assert "501" in document["paths"]["/v1/classify"]["post"]["responses"]
 
 
 class TestCapabilities:

@@ -15,6 +15,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import (
     CalibrationError,
     FeedbackError,
+    MissingExtraError,
     QuestionRenderError,
     UnknownDecisionError,
     UnknownQuestionError,
@@ -459,7 +460,7 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
 
 DECISION_ERRORS = (UnknownDecisionError,)
 FEEDBACK_ERRORS = (UnknownDecisionError, FeedbackError)
-CLASSIFY_ERRORS = (UnknownQuestionError, QuestionRenderError)
+CLASSIFY_ERRORS = (UnknownQuestionError, QuestionRenderError, MissingExtraError)
 ALTERNATE_ERRORS = (UnknownToolError, UnknownDecisionError, CalibrationError)
 
 ENDPOINTS = (
