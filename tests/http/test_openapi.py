@@ -145,6 +145,18 @@ def test_examples_of_bodies_are_taken(document, operations, service):
                 assert answer.status_code in fine, (path, answer.text)
 
 
+def test_messages_of_a_search_and_of_a_turn_may_hold_parts_as_documented(document, service):
+    shared = document["components"]["schemas"]
+    contents = [shared[name]["properties"]["content"] for name in ("Message", "MessageBody")]
+    assert contents[0] == contents[1]
+    assert {"type": "array", "items": {}} in contents[0]["anyOf"]
+    history = [{"role": "user", "content": [{"type": "text", "text": "write to Ana"}]}]
+    with service.client() as client:
+        for path, body in (("tools/search", {"query": "a"}), ("route", {"text": "a"})):
+            answer = client.post(f"/v1/{path}", json={**body, "history": history})
+            assert answer.status_code == 200
+
+
 def test_the_types_in_typescript_are_those_of_the_document():
     assert TARGET.read_text(encoding="utf-8") == written(), (
         f"run `make docs`, which writes {TARGET}"

@@ -46,14 +46,17 @@ Outcome: TypeAlias = Literal["success", "failure"]
 
 
 class Message(BaseModel):
-    """Earlier message; any role other than `user` counts as `assistant`."""
+    """Earlier message; any role other than `user` counts as `assistant`.
+
+    `content` may be a list of parts, as providers write it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     role: str = "user"
     content: str = ""
 
-    @field_validator("content", mode="before")
+    @field_validator("content", mode="before", json_schema_input_type=str | list[Any] | None)
     @classmethod
     def _text_of_parts(cls, value: Any) -> Any:
         """Join the text parts of a message that a provider wrote as a list of parts."""

@@ -598,7 +598,7 @@ export interface Me {
 
 export interface Message {
   role?: string;
-  content?: string;
+  content?: string | readonly unknown[] | null;
 }
 
 export interface MessageBody {
