@@ -132,6 +132,15 @@ def test_what_an_endpoint_raises_stands_in_it(operations):
             assert str(PROBLEMS[error].status) in operation["responses"]
 
 
+def test_headers_of_a_refused_key_stand_in_it(document, service):
+    with service.anonymous() as client:
+        answer = client.get("/v1/me")
+    documented = document["components"]["responses"]["unauthenticated"]["headers"]
+    assert answer.status_code == 401
+    assert {name.lower() for name in documented} <= set(answer.headers)
+    assert "WWW-Authenticate" in documented
+
+
 def test_examples_of_bodies_are_taken(document, operations, service):
     with service.client(access="admin", namespaces=("*",)) as client:
         client.headers["Toolcrib-Namespace"] = service.namespace()

@@ -229,6 +229,11 @@ def _problems(endpoint: Endpoint) -> Iterator[ProblemBody]:
 
 def _response(problems: Sequence[ProblemBody]) -> dict[str, Any]:
     headers: dict[str, Any] = dict(REQUEST_ID_HEADER)
+    if any(each.slug == slug_of(errors.UnauthenticatedError) for each in problems):
+        headers["WWW-Authenticate"] = {
+            "description": "The scheme `Bearer`; for tokens also the address of their metadata.",
+            "schema": {"type": "string"},
+        }
     if any(each.retry_after_s is not None for each in problems):
         headers["Retry-After"] = {
             "description": "Seconds after which to repeat the request.",
