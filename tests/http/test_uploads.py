@@ -145,6 +145,13 @@ def test_lines_are_read_where_uploads_are_alone(tenant):
     assert upload(tenant, "/v1/tools/search", {"query": "mail"}).status_code == 415
 
 
+def test_a_body_of_another_kind_is_told_that_lines_are_taken(tenant):
+    for path, is_taken in (("/v1/tools", True), ("/v1/documents", True), ("/v1/detect", False)):
+        answer = tenant.post(path, content=b"{}", headers={"Content-Type": "text/csv"})
+        assert answer.status_code == 415
+        assert ("application/jsonl" in answer.json()["detail"]) == is_taken
+
+
 def test_a_body_of_lines_may_be_larger_than_any_of_them(start):
     with start(max_body_bytes=2048) as service, service.client() as client:
         many = [tool(f"tool{n}", description="x" * 100) for n in range(100)]

@@ -225,7 +225,7 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
     else:
         _refuse_parameters(request, {})
     if endpoint.body is not None:
-        found.append(await _body(endpoint.body, context, request))
+        found.append(await _body(endpoint, context, request))
     return found
 
 
@@ -256,12 +256,15 @@ def _validate(kind: Any, value: Any, name: str = "query") -> Any:
         raise InvalidRequestError(faults(error, name)) from None
 
 
-async def _body(kind: Any, context: RequestContext, request: Request) -> Any:
+async def _body(endpoint: Endpoint, context: RequestContext, request: Request) -> Any:
+    kind = endpoint.body
+    known = JSON if endpoint.upload is None else f"{JSON} or {JSON_LINES}"
+    unsupported = HTTPException(415, f"send the body as {known}")
     if is_upload(request.scope):
-        raise HTTPException(415, "send the body as application/json")
+        raise unsupported
     content = await request.body()
-    if content:
-        _require_json(request)
+    if content and not _is_json(request):
+        raise unsupported
     if len(content) <= PARSE_IN_THREAD_ABOVE_BYTES:
         return _parse_json(kind, content)
     return await context.run(lambda: _parse_json(kind, content))
@@ -297,11 +300,9 @@ def _require_uncompressed(request: Request) -> None:
         )
 
 
-def _require_json(request: Request) -> None:
+def _is_json(request: Request) -> bool:
     kind = media_type(request.scope)
-    is_json = kind == JSON or (kind.startswith("application/") and kind.endswith("+json"))
-    if not is_json:
-        raise HTTPException(415, "send the body as application/json")
+    return kind == JSON or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def _require_acceptable(request: Request) -> None:
