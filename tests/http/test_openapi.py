@@ -92,6 +92,12 @@ def test_a_generator_of_clients_can_make_a_class_of_every_schema(document):
     assert [each for each in arrays if not {"items", "prefixItems"} & set(each)] == []
 
 
+def test_schemas_are_described_in_the_words_of_json(document):
+    for name, schema in document["components"]["schemas"].items():
+        found = re.findall(r"\b(None|True|False|Raises:)", schema.get("description", ""))
+        assert found == [], name
+
+
 def test_what_needs_a_key_says_so(document, operations):
     for (_, path), operation in operations.items():
         is_guarded = path.startswith("/v1/")

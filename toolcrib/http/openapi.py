@@ -132,13 +132,27 @@ class _Schemas:
         made, shared = schemas(list(kinds), REF_TEMPLATE)
         self.of = dict(zip(kinds, made, strict=True))
         # Generators of clients name classes by titles: a record has two schemas, and one title.
-        self.components = {name: {**each, "title": name} for name, each in shared.items()}
+        self.components = {
+            name: {**each, **_description(each), "title": name} for name, each in shared.items()
+        }
 
     def fields(self, kind: Any) -> dict[str, Any]:
         found: dict[str, Any] = self.of[kind, "validation"]
         if "$ref" in found:
             found = self.of[kind, "validation"] = self.components.pop(_name(found["$ref"]))
         return found["properties"]
+
+
+_JSON_WORDS = {"None": "null", "True": "true", "False": "false"}
+
+
+def _description(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Description of a schema, a docstring, in the words of JSON and without exceptions."""
+    if "description" not in schema:
+        return {}
+    text = str(schema["description"]).partition("\n\nRaises:")[0]
+    words = "|".join(_JSON_WORDS)
+    return {"description": re.sub(rf"\b({words})\b", lambda found: _JSON_WORDS[found[0]], text)}
 
 
 def _name(ref: str) -> str:
