@@ -12,7 +12,7 @@ from toolcrib import Crib, Settings, ToolcribError
 from toolcrib.build import open_store
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder
-from toolcrib.errors import IndexMismatchError, UnknownCollectionError
+from toolcrib.errors import IndexMismatchError, QueryError, UnknownCollectionError
 from toolcrib.indexers.points import passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Passage, Refusal
@@ -172,6 +172,12 @@ def test_a_collection_becomes_known_with_its_first_passage_as_its_preset_says(li
 def test_a_name_that_no_collection_can_have_is_refused_in_our_words(name, library):
     with pytest.raises(ToolcribError):
         put(library, Passage(name, "a.md", "text"))
+
+
+def test_two_collections_of_one_name_are_refused_and_nothing_is_added(library):
+    with pytest.raises(QueryError, match="wards"):
+        library.define([Collection(name="wards", sensitivity="pii"), Collection(name="wards")])
+    assert library.passage_counts() == []
 
 
 def test_threads_may_fill_collections_side_by_side(library):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -12,6 +13,7 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import (
     IndexMismatchError,
+    QueryError,
     UnknownCollectionError,
     did_you_mean,
     nearest,
@@ -121,8 +123,15 @@ class KnowledgeBase:
         return [(each, self.count(each.name)) for each in sorted(reach, key=lambda c: c.name)]
 
     def define(self, collections: Iterable[Collection]) -> None:
-        """Add collections, or replace their descriptions; durable on return."""
+        """Add collections, or replace their descriptions; durable on return.
+
+        Raises:
+            QueryError: two of the collections have one name.
+        """
         given = tuple(collections)
+        for name, times in Counter(each.name for each in given).items():
+            if times > 1:
+                raise QueryError(f"the collection {name!r} is given {times} times: give it once")
         store = self._open()
         with self._writing:
             kept = read_collection_index(store.read_meta(), self._dense)
