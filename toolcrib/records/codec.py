@@ -100,7 +100,7 @@ def load(kind: type[_Record], content: bytes | str) -> _Record:
 
 # -- errors in words, and models of YAML files -----------------------------------------------------
 
-_UNION_STEP = re.compile(r"[-\[(']|^(str|TurnBody)$|Json$")
+_UNION_STEP = re.compile(r"[-\[(']|^(bool|str|TurnBody)$|Json$")
 """Steps of an error's location that name a type of a union, not a field."""
 
 
@@ -207,6 +207,11 @@ class _RecordSchema(GenerateJsonSchema):
         if self.mode == "serialization":
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        """Write `anyOf`, as for every union, where a function chooses the type."""
+        made = super().tagged_union_schema(schema)
+        return made if "discriminator" in made else {"anyOf": made["oneOf"]}
 
     def dataclass_field_schema(self, schema: core_schema.DataclassField) -> JsonSchemaValue:
         """Leave null out of a field that is omitted when it is None."""

@@ -21,9 +21,11 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     GetCoreSchemaHandler,
     GetPydanticSchema,
+    Tag,
     WithJsonSchema,
 )
 from pydantic_core import core_schema
@@ -31,6 +33,7 @@ from pydantic_core import core_schema
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import QueryError, require_type
 from toolcrib.records import Scope
+from toolcrib.records.codec import object_of
 from toolcrib.records.scope import MAX_FILTER_VALUES, bytes_of, levels_above
 
 Keyword: TypeAlias = str | bool
@@ -391,7 +394,38 @@ class AnyJson(_Part):
     any: list[FilterJson] = Field(max_length=MAX_LIST_VALUES)
 
 
-FilterJson: TypeAlias = EqualsJson | AnyOfJson | RangeJson | NotJson | AllJson | AnyJson
+_PART_TAGS = {
+    "equals": "EqualsJson",
+    "any_of": "AnyOfJson",
+    "range": "RangeJson",
+    "not": "NotJson",
+    "all": "AllJson",
+    "any": "AnyJson",
+}
+"""Names of models by the key that only their JSON has."""
+
+
+def _part_tag(given: object) -> str | None:
+    if isinstance(given, _Part):
+        return type(given).__name__
+    keys = object_of(given)
+    return next((tag for key, tag in _PART_TAGS.items() if key in keys), None)
+
+
+FilterJson: TypeAlias = Annotated[
+    Annotated[EqualsJson, Tag("EqualsJson")]
+    | Annotated[AnyOfJson, Tag("AnyOfJson")]
+    | Annotated[RangeJson, Tag("RangeJson")]
+    | Annotated[NotJson, Tag("NotJson")]
+    | Annotated[AllJson, Tag("AllJson")]
+    | Annotated[AnyJson, Tag("AnyJson")],
+    # One model is tried, so that errors speak of the filter that was meant.
+    Discriminator(
+        _part_tag,
+        custom_error_type="filter",
+        custom_error_message=f"a filter has one of {', '.join(_PART_TAGS)}",
+    ),
+]
 
 
 def filter_to_json(where: Filter) -> dict[str, Any]:
@@ -447,7 +481,7 @@ def _build(given: FilterJson, depth: int) -> Filter:
 
 
 def _field_schema(_source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-    # Any function before makes pydantic parse JSON once; else each type of the union parses it.
+    # Any function before makes pydantic parse JSON once; else each choice of a model parses it.
     parsed = core_schema.no_info_before_validator_function(lambda given: given, handler(FilterJson))
     return core_schema.no_info_after_validator_function(
         read_filter,
