@@ -113,7 +113,7 @@ def test_feedback_on_a_decision_that_was_never_made_is_an_error(logged):
     ("said", "told"),
     [
         ({}, "at least one of its fields"),
-        ({"rout": "tools"}, "rout: Extra inputs"),
+        ({"rout": "tools"}, "rout: unknown field"),
         ({"route": "nowhere"}, "route: "),
         ({"tools": "mail/send_mail"}, "tools: "),
         ({"outcome": "meh"}, "outcome: "),

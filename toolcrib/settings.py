@@ -26,7 +26,7 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection, Sensitivity
-from toolcrib.records.codec import adapter, faults, is_object, object_of
+from toolcrib.records.codec import UNKNOWN_FIELD, adapter, faults, is_object, object_of
 from toolcrib.records.turns import ModelUse, Price
 from toolcrib.retrieval.fusion import FusionWeights, PassageWeights
 from toolcrib.retrieval.gate import GateSettings
@@ -56,8 +56,6 @@ _SERVICE_VARIABLE = re.compile(
     r"\A.*_(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)"
 )
 """Variables that Kubernetes sets in every pod beside a service with the name toolcrib."""
-
-_UNKNOWN_FIELD_ERRORS = ("Extra inputs are not permitted", "Unexpected keyword argument")
 
 
 class _Section(BaseModel):
@@ -499,7 +497,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _reason(name: str, reason: str) -> str:
     """Reason why a setting is refused; for an unknown setting, the known settings like it."""
-    if reason not in _UNKNOWN_FIELD_ERRORS:
+    if reason != UNKNOWN_FIELD:
         return reason
     schema = Settings.model_json_schema()
     known = list(_names(schema, schema["$defs"]))

@@ -57,7 +57,7 @@ def test_words_that_yaml_knows_otherwise_stay_words(written):
     ("text", "said"),
     [
         ("domains: {}", "intents: Field required"),
-        (SMALL + "urgency: {hi: [asap]}", "urgency.hi: Extra inputs"),
+        (SMALL + "urgency: {hi: [asap]}", "urgency.hi: unknown field"),
         (SMALL + "sensitivity: {public: [news]}", "sensitivity: public takes no phrases"),
         (SMALL.replace("know", "maybe"), "intents.ask.need: Input should be 'act' or 'know'"),
         (SMALL.replace("[404", "[' ', 404"), "domains.api.0: a phrase has 1 to 12"),

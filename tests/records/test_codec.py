@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from toolcrib.records import (
     SENSITIVITIES,
+    Collection,
     CollectionHit,
     Context,
     Decision,
@@ -28,7 +29,7 @@ from toolcrib.records import (
     ToolHit,
     ToolSpec,
 )
-from toolcrib.records.codec import adapter, as_json, dump, faults, load
+from toolcrib.records.codec import UNKNOWN_FIELD, adapter, as_json, dump, faults, load
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.text("abcxyz", min_size=1, max_size=6)
@@ -187,3 +188,17 @@ def test_faults_are_listed_up_to_a_number(count, listed):
     told = faults(caught.value, "body")
     assert len(told) == listed
     assert (told == [("body", "1,001 faults, too many to list")]) is (count > 1_000)
+
+
+@pytest.mark.parametrize("kind", [Scope, Collection])
+def test_a_field_that_a_record_lacks_is_unknown(kind):
+    with pytest.raises(ValidationError) as caught:
+        adapter(kind).validate_python({"name": "a", "sever": 1})
+    assert ("sever", UNKNOWN_FIELD) in faults(caught.value)
+
+
+def test_the_reason_for_what_is_no_object_names_no_class():
+    with pytest.raises(ValidationError) as caught:
+        adapter(list[Collection]).validate_python([5])
+    [(place, reason)] = faults(caught.value)
+    assert (place, "Collection" in reason) == ("0", False)

@@ -104,6 +104,14 @@ _UNION_STEP = re.compile(r"[-\[(']|^(bool|str|TurnBody)$|Json$")
 """Steps of an error's location that name a type of a union, not a field."""
 
 
+_UNKNOWN_FIELD_TYPES = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+
+UNKNOWN_FIELD = "unknown field"
+"""Reason for a field that a record or a model does not have."""
+
+_INSTANCE = re.compile(r" or (an )?instance of \w+$")
+"""Class of Python in the reason for a value that is no object."""
+
 MAX_FAULTS = 1_000
 """Faults of one value that are listed; to list a million takes seconds."""
 
@@ -149,14 +157,16 @@ def _place(detail: Mapping[str, Any]) -> str:
     """Path of the faulty field, without the types of a union."""
     steps: Sequence[int | str] = detail["loc"]
     # The name of an unknown field may look like the name of a type.
-    own = steps[-1:] if detail["type"] in {"extra_forbidden", "unexpected_keyword_argument"} else ()
+    own = steps[-1:] if detail["type"] in _UNKNOWN_FIELD_TYPES else ()
     tried = steps[: len(steps) - len(own)]
     way = [step for step in tried if isinstance(step, int) or not _UNION_STEP.search(step)]
     return ".".join(map(str, (*way, *own)))
 
 
 def _reason(detail: Mapping[str, Any]) -> str:
-    return str(detail["msg"]).removeprefix("Value error, ")
+    if detail["type"] in _UNKNOWN_FIELD_TYPES:
+        return UNKNOWN_FIELD
+    return _INSTANCE.sub("", str(detail["msg"]).removeprefix("Value error, "))
 
 
 # -- schemas --------------------------------------------------------------------------------------

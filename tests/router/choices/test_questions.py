@@ -36,7 +36,7 @@ def wrong(**changed):
         (wrong(question="{% if %}"), "question: is no template"),
         (wrong(question="{{ text"), "question: is no template"),
         (wrong(api_base="ftp://x"), "api_base: String should match"),
-        (wrong(colour="red"), "colour: Extra inputs are not permitted"),
+        (wrong(colour="red"), "colour: unknown field"),
         (wrong(run_if={"from": "a"}), "run_if: give exactly one of eq, ne, in"),
         (wrong(run_if={"from": "a", "eq": 1, "gt": 1}), "run_if: give exactly one of"),
         (wrong(run_if={"and": None}), "run_if: give exactly one of"),
