@@ -90,6 +90,17 @@ async def test_an_approval_is_for_what_was_seen_and_nothing_else(behind):
         await until(lambda: not behind.held())
 
 
+async def test_a_rejected_tool_that_its_server_still_lists_is_held_again(behind):
+    async with behind.client({"post": [ECHO, HOSTILE]}, pass_through=9) as client:
+        await until_listed(client, "post__echo")
+        first = behind.quarantine().get("post/weather")
+        behind.quarantine().reject("post/weather")
+        await until(behind.held)
+        assert behind.quarantine().get("post/weather").digest == first.digest
+        behind.quarantine().release(first)
+        await until_listed(client, "post__echo", "post__weather")
+
+
 async def test_a_server_is_locked_when_it_is_met_first_if_that_is_asked_for(behind):
     async with behind.client({"post": [ECHO, HOSTILE]}, locks=True) as client:
         search = (await client.list_tools())[0]

@@ -158,6 +158,10 @@ class Quarantine:
         """Held tools, oldest first."""
         return [_held_tool(entry) for entry in self._records.read(self._held_table)]
 
+    def held_ids(self) -> frozenset[str]:
+        """Ids of the held tools, without reading their specifications."""
+        return frozenset(entry.id for entry in self._records.read(self._held_table))
+
     def get_reviewed(self, tool_id: str, digest: str) -> Held:
         """Tool held under an id, if its digest is still the reviewed digest.
 

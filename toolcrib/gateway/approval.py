@@ -149,7 +149,8 @@ class Approval:
         return self._quarantine.hold(spec, reason, findings, was_digest=pinned)
 
     def state(self) -> tuple[object, ...]:
-        """Value that changes with every approval; cheap to compute."""
-        held = list(self._held.items())
+        """Value that changes with every approval and rejection; cheap to compute."""
+        held, kept = list(self._held.items()), self._quarantine.held_ids()
         approved = (each for each, d in held if self._quarantine.approved_digest(each) == d)
-        return file_stamp(self._lock.path), tuple(approved)
+        dropped = (each for each, _ in held if each not in kept)
+        return file_stamp(self._lock.path), tuple(approved), tuple(dropped)
