@@ -171,8 +171,7 @@ class Logins:
 
 def may_log_in(target: Target | None) -> TypeGuard[HttpTarget]:
     """True for a server over HTTP whose entry has no `Authorization` header."""
-    is_http = isinstance(target, HttpTarget)
-    return is_http and "authorization" not in map(str.lower, target.headers)
+    return isinstance(target, HttpTarget) and not target.has_authorization
 
 
 # -- authorisation of requests ---------------------------------------------------------------------

@@ -92,6 +92,14 @@ def test_what_can_go_wrong_with_a_web_server(web_url, path, sse, reason):
     assert "s3cret" not in listing.failure
 
 
+def test_a_token_that_is_refused_is_not_asked_for_again(web_url):
+    failure = _list(HttpTarget(f"{web_url}/locked", {"authorization": "Bearer 0ld"})).failure
+
+    assert "refuses the header Authorization of its entry (HTTP 401)" in failure
+    assert "login" not in failure
+    assert "0ld" not in failure
+
+
 @pytest.mark.parametrize(
     ("path", "reason"), [("/huge", "more than 50,000 bytes"), ("/packed", "is compressed")]
 )

@@ -49,6 +49,11 @@ class HttpTarget:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     sse: bool | None = None
 
+    @property
+    def has_authorization(self) -> bool:
+        """True if one of the headers is `Authorization`."""
+        return "authorization" in map(str.lower, self.headers)
+
 
 Target: TypeAlias = StdioTarget | HttpTarget
 

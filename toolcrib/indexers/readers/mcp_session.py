@@ -419,6 +419,11 @@ UNAUTHORISED_STATUSES = (401, 403)
 
 def _no_mcp_reason(state: SessionState, target: HttpTarget) -> str:
     if state.status in UNAUTHORISED_STATUSES:
+        if target.has_authorization:
+            return (
+                f"refuses the header Authorization of its entry (HTTP {state.status}): "
+                "put a valid token there"
+            )
         return (
             f'asks for authorization (HTTP {state.status}): put a token under "headers" of its '
             "entry in an mcp.json, or log in with `toolcrib gateway login NAME`"
