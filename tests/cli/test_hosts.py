@@ -470,6 +470,17 @@ class TestImport:
         assert (done["added"], done["same"]) == (["clock-2"], ["clock"])
         assert servers_in(shell, "mcp.json") == {"clock": clock, "clock-2": {"command": "other"}}
 
+    def test_keys_that_say_nothing_make_no_other_server(self, shell):
+        url = "https://wiki.example.com/mcp"
+        cursor_with(shell, clock={"command": "clock", "env": {}}, wiki={"url": url})
+        wiki, sse = {"type": "http", "url": url}, {"type": "sse", "url": f"{url}/sse"}
+        servers = {"clock": {"type": "stdio", "command": "clock", "args": []}, "wiki": wiki}
+        file_of(shell, "vscode").write_text(json.dumps({"servers": servers}))
+        file_of(shell, "gemini").write_text(json.dumps({"mcpServers": {"wiki": sse}}))
+        done = shell.json("import")
+        assert (done["added"], done["same"]) == (["wiki", "wiki-2"], ["clock", "clock", "wiki"])
+        assert servers_in(shell, "mcp.json")["wiki-2"] == sse
+
     def test_a_second_one_adds_nothing(self, shell):
         cursor_with(shell, s={"command": "s", "env": {"API_KEY": TOKEN}})
         assert shell.json("import", "cursor")["added"] == ["s"]

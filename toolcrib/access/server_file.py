@@ -15,6 +15,7 @@ from toolcrib.context.pii import SECRET_NAME, secrets
 from toolcrib.errors import QueryError, SourceError, did_you_mean, nearest
 from toolcrib.indexers.readers.base import Source, is_list
 from toolcrib.indexers.readers.mcp_config import (
+    TRANSPORTS,
     URL_KEYS,
     is_entry_key,
     is_switched_off,
@@ -269,6 +270,19 @@ LONG_PART = re.compile(r"/([\w-]{20,})(?=[/?#]|\Z)")
 """Part of a URL's path that may be a secret."""
 
 
+EMPTY_VALUES = {"args": [], "env": {}, "headers": {}}
+"""Values that some hosts write and others leave out."""
+
+
+def _comparable(entry: Any) -> dict[str, Any]:
+    """Entry without empty values, and without a type that its other keys show as well."""
+    compared = {k: v for k, v in object_of(entry).items() if EMPTY_VALUES.get(k) != v}
+    default = "stdio" if compared.get("command") else "http"
+    if TRANSPORTS.get(str(compared.get("type"))) == default:
+        del compared["type"]
+    return compared
+
+
 @dataclass
 class ServerImport:
     """Servers of hosts to add to the `known` servers of an mcp.json; secrets become variables.
@@ -297,7 +311,9 @@ class ServerImport:
         entry = self._without_secrets(name, entry) | ({"disabled": True} if is_off else {})
         taken = {**self.known, **self.added}
         names = chain([name], (f"{name}-{number}" for number in count(2)))
-        chosen = next(each for each in names if taken.get(each, entry) == entry)
+        chosen = next(
+            each for each in names if _comparable(taken.get(each, entry)) == _comparable(entry)
+        )
         if chosen in taken:
             self.same.append(chosen)
             return
