@@ -171,6 +171,16 @@ async def test_once_a_key_was_made_nobody_comes_in_without(guarded):
     assert called.structured_content == {"given": {}}
 
 
+async def test_with_keys_a_proxy_may_forward_its_public_name(guarded):
+    url, _, text = guarded
+    public = {"Host": "tools.example.com", "Origin": "https://tools.example.com"}
+    async with httpx2.AsyncClient(headers=ACCEPTED | public) as proxy:
+        keyless = await proxy.post(url, json=HELLO)
+        hello = await proxy.post(url, json=HELLO, headers={"Authorization": f"Bearer {text}"})
+
+    assert (keyless.status_code, hello.status_code) == (401, 200)
+
+
 @pytest.mark.slow
 async def test_keys_count_from_the_request_after_the_first_was_made(behind):
     behind.config(post=[ECHO])

@@ -111,10 +111,10 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         with quiet_sdk(), report_warnings(report):
             options = replace(options, is_shared=address is None, config=(file, stamp))
             gateway = Gateway(configs, settings, storage, options, auth=auth)
-            if address is None:
+            if address is None or auth is None:
                 asyncio.run(_serve_stdio(gateway, send_spans))
             else:
-                asyncio.run(_serve_http(gateway, *address, report))
+                asyncio.run(_serve_http(gateway, auth, address, report))
             send_spans()
 
 
@@ -208,18 +208,22 @@ async def _serve_stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None
         pass  # The client reads no more answers.
 
 
-async def _serve_http(gateway: Gateway, host: str, port: int, report: Reporter) -> None:
+async def _serve_http(
+    gateway: Gateway, auth: KeyVerifier, address: tuple[str, int], report: Reporter
+) -> None:
     """Serve clients over streamable HTTP, until a signal ends the process.
 
-    On loopback, requests for another host name are refused: otherwise a web page could reach the
-    gateway by a name of its own.
+    Without keys, which is on loopback only, requests for another host name are refused: otherwise
+    a web page could reach the gateway by a name of its own. With keys a page lacks one, and a
+    proxy may forward its public name.
     """
+    host, port = address
     listener = bind(host, port)
     listener.listen(GATEWAY_BACKLOG_CONNECTIONS)
     _add_monitoring(gateway)
     app = gateway.server.http_app(
         path=MCP_PATH,
-        host_origin_protection=is_loopback(host),
+        host_origin_protection=not await auth.requires_keys(),
         allowed_hosts=[host],
         stateless_http=False,
     )
