@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import serving
-from toolcrib import build
+from toolcrib import ToolSpec, build
 from toolcrib.access.activity import ActivityLog
 from toolcrib.records.log import GatewayCall, GatewayServer
 from toolcrib.settings import Settings
@@ -50,6 +50,13 @@ def test_the_overview_has_the_gateways_servers(browse, watched):
     expect(page.get_by_role("rowheader", name="fax")).to_have_text("fax down it died")
     post = page.get_by_role("row", name="post").locator("td")
     expect(post).to_have_text(["2", "0", "1", "0", "900"])
+
+
+def test_of_a_server_that_the_index_has_too_both_numbers_are_shown(browse, watched):
+    watched.namespaces.crib().index_tools([ToolSpec(name="send", server="fax")])
+    page = browse("#/overview", at=watched)
+    fax = page.get_by_role("row", name="fax").locator("td")
+    expect(fax).to_have_text(["1", "0 1 at the gateway", "1", "1", "0"])
 
 
 def test_without_a_gateway_the_page_says_what_to_set(browse):

@@ -85,6 +85,9 @@ function Servers({ facets, held, calls, gateway }: Seen): VNode {
       <Rows label="Servers" columns={behind.size ? [...columns, "Tokens saved"] : columns}>
         {[...names].sort().map((name) => {
           const at = behind.get(name);
+          const running = at?.state ? at : undefined;
+          const kept = own(held, name);
+          const tools = facets.servers[name] ?? (kept > 0 ? 0 : undefined);
           return (
             <tr key={name}>
               <th scope="row">
@@ -98,8 +101,12 @@ function Servers({ facets, held, calls, gateway }: Seen): VNode {
                   </small>
                 )}
               </th>
-              <td>{count(facets.servers[name] ?? at?.tools ?? 0)}</td>
-              <td>{count(own(held, name) || (at?.held ?? 0))}</td>
+              <td>
+                <Tools index={tools} gateway={running?.tools} />
+              </td>
+              <td>
+                <Tools index={tools === undefined ? undefined : kept} gateway={running?.held} />
+              </td>
               <td>{count(own(reported, name) + (at?.calls ?? 0))}</td>
               <td>{count(own(reported.filter(failed), name) + (at?.failures ?? 0))}</td>
               {behind.size > 0 && <td>{at && count(at.saved ?? 0)}</td>}
@@ -108,6 +115,17 @@ function Servers({ facets, held, calls, gateway }: Seen): VNode {
         })}
       </Rows>
     </section>
+  );
+}
+
+/** Number of tools of the index; also the gateway's, if it is another. */
+function Tools({ index, gateway }: { index?: number; gateway?: number }): VNode {
+  if (index === undefined) return <>{count(gateway ?? 0)}</>;
+  if (gateway === undefined || gateway === index) return <>{count(index)}</>;
+  return (
+    <>
+      {count(index)} <small>{count(gateway)} at the gateway</small>
+    </>
   );
 }
 
