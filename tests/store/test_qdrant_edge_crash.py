@@ -107,10 +107,13 @@ def write_point(folder: Path, **how: bool) -> None:
         store.upsert([Point(point_id("a"), {}, {"dense": GOOD})])
 
 
-def test_a_nearly_full_disk_is_an_error_and_what_was_written_stays(tmp_path, monkeypatch):
+def test_a_nearly_full_disk_is_an_error_and_what_was_written_stays(tmp_path, monkeypatch, caplog):
     write_point(tmp_path)
+    assert not caplog.records
     monkeypatch.setattr("toolcrib.store.qdrant_edge.MIN_FREE_BYTES", 2**60)
     with EdgeStore.open(tmp_path, layout(4)) as store:
+        assert [each.levelname for each in caplog.records] == ["WARNING"]
+        assert f"{tmp_path} is opened read-only" in caplog.text
         with pytest.raises(StoreWriteError, match=f"{tmp_path}.*{2**40} MiB"):
             store.upsert([Point(point_id("b"), {}, {"dense": GOOD})])
         assert store.count() == 1

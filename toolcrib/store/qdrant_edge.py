@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -77,6 +78,8 @@ from toolcrib.store.folder import (
     write_atomically,
     write_layout,
 )
+
+logger = logging.getLogger(__name__)
 
 MIN_FREE_BYTES = 64 * 2**20
 """The engine writes by memory map: on a full disk the process would be killed, without an error."""
@@ -241,6 +244,12 @@ class EdgeStore(Store):
             return None
         copy = tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place)
         copy_sparsely(generation / "shard", Path(copy.name))
+        logger.warning(
+            "%s is opened read-only, as only %d MiB are free on its disk; "
+            "free some space, and open it again",
+            self._path,
+            free // 2**20,
+        )
         return copy
 
     # -- writing ---------------------------------------------------------------------------
