@@ -54,7 +54,8 @@ def test_figures_are_of_servers_and_of_all(records_db):
 
 def test_the_state_of_a_killed_gateway_goes_out_of_date(records_db):
     ActivityLog(records_db, now=lambda: 1000.0).write_state([GatewayServer("a", "up")])
-    for at, gateways in ((1010.0, 1), (1000.0 + activity.MAX_STATE_AGE_S, 0)):
+    age_s = activity.MAX_STATE_AGE_S
+    for at, gateways in ((1010.0, 1), (1000.0 + age_s, 0), (1000.0 - age_s, 0)):
         assert ActivityReader(records_db, now=lambda at=at: at).read().gateways == gateways
 
 
