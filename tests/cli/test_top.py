@@ -29,6 +29,12 @@ def test_rows_for_who_is_no_terminal(shell):
     assert lines[3][1:] == ["failure", "post/echo", "claude 1.0", "12", "7"]
 
 
+def test_a_store_without_a_gateway_is_named_as_such(shell):
+    assert "no activity" not in shell("top").stderr
+    shell("keys", "create", "ana", "--store", "other")
+    assert "no activity" in shell("top", "--store", "other").stderr
+
+
 def test_json_is_the_record(shell):
     shown = shell.json("top", "--once")
     assert (shown["gateways"], shown["kept"], shown["failures"]) == (1, 1, 1)

@@ -18,7 +18,7 @@ from toolcrib import build
 from toolcrib.access.activity import ActivityReader
 from toolcrib.cli.opening import gateway_store, remote_crib, service_of
 from toolcrib.cli.options import Json, Url, expand_home
-from toolcrib.cli.output import count_of, out, print_json, print_table, table_of
+from toolcrib.cli.output import count_of, err, out, print_json, print_table, table_of
 from toolcrib.records.log import GatewayActivity, GatewayServer
 from toolcrib.settings import Settings, load_settings
 
@@ -54,8 +54,7 @@ def top(
         if json:
             _each_second(lambda: print_json(read(calls)), once=once)
         elif once or not out.is_terminal:
-            for table in _tables(read(calls)):
-                print_table(table, headed=True)
+            _print_once(read(calls))
         else:
             with Live(console=out, screen=True, auto_refresh=False) as live:
                 rows = max(1, out.height // 2)
@@ -64,6 +63,16 @@ def top(
                     live.update(_screen(read(min(calls, rows))), refresh=True)
 
                 _each_second(show, once=False)
+
+
+def _print_once(activity: GatewayActivity) -> None:
+    for table in _tables(activity):
+        print_table(table, headed=True)
+    if not activity.servers and not activity.kept:
+        err.print(
+            "no activity: no gateway recorded any in this store, or the service does not show it "
+            "to this key, which must write and see all"
+        )
 
 
 def _each_second(show: Callable[[], None], *, once: bool) -> None:
