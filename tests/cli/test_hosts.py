@@ -601,6 +601,8 @@ class TestServers:
             (("add", "clock", "clock"), "clock"),
             (("add", "s", "https://s.example", "--env", "A=1"), "--header"),
             (("add", "s", "ftp://s.example"), "https://"),
+            (("add", "s", "https://s.example", "--header", "Authorization=Bearer a"), "--header"),
+            (("add", "s", "https://s.example", "--header", "X Kind: a"), "--header"),
             (("remove", "clok"), "clock"),
             (("list", "--config", "none.json"), "none.json"),
             (("list", "--config", "none.json"), "toolcrib import"),

@@ -25,6 +25,7 @@ from toolcrib.errors import QueryError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import (
+    HEADER_NAME,
     URL_START,
     parse_config,
     servers_of,
@@ -333,8 +334,7 @@ def add_server(
         raise QueryError(f"{config} has a server {name!r}; remove it first")
     pairs = [each.partition("=") for each in env or ()]
     values = {key: value if sign else f"${{{key}}}" for key, sign, value in pairs}
-    fields = [each.partition(":") for each in header or ()]
-    headers = {key.strip(): value.strip() for key, _, value in fields}
+    headers = dict(map(_header_of, header or ()))
     is_url = "://" in target[0]
     if is_url and not URL_START.match(target[0]):
         raise QueryError(f"{target[0]}: a server's URL must begin with http:// or https://")
@@ -345,6 +345,15 @@ def add_server(
     entry |= {key: value for key, value in more.items() if value}
     held.write(held.with_servers({name: entry}))
     print_either({"file": str(config), "added": name}, f"{escape(name)} added", json=json)
+
+
+def _header_of(text: str) -> tuple[str, str]:
+    """Name and value of a header that is written as `Name: value`."""
+    name, sign, value = (part.strip() for part in text.partition(":"))
+    if not sign or not HEADER_NAME.fullmatch(name):
+        # Not quoted: the text may be a secret.
+        raise QueryError("write --header 'Name: value', with letters, digits and - in the name")
+    return name, value
 
 
 def remove_server(

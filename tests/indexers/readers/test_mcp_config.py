@@ -84,6 +84,7 @@ WRONG: list[tuple[Any, str]] = [
         "'args' must be a list of texts; 'env' must be an object of texts",
     ),
     ({"url": "https://a", "headers": "y"}, "'headers' must be an object of texts"),
+    ({"url": "https://a", "headers": {"X=s3cret": ""}}, "a name under 'headers' has other char"),
     ({"command": "x", "disabled": "perhaps"}, "'disabled' must be true or false"),
     ({"command": "x", "disabled": True, "enabled": []}, "'enabled' must be true or false"),
     ({"command": "x", "excludeTools": "a"}, "'excludeTools' must be a list of names, not text"),

@@ -514,6 +514,10 @@ URL_START = re.compile(r"https?://|\$", re.IGNORECASE)
 """Begin of a URL, or a variable that may hold it."""
 
 
+HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+"""Name that HTTP allows for a header."""
+
+
 def _contradictions(entry: _Entry, transport: str | None) -> Iterator[str]:
     if transport is None and entry.type:
         yield f"'type' is {entry.type!r}; use stdio, http, streamable-http or sse"
@@ -525,6 +529,8 @@ def _contradictions(entry: _Entry, transport: str | None) -> Iterator[str]:
         yield f"is of type {entry.type} but has no 'url'; add one"
     elif transport != "stdio" and not URL_START.match(entry.url or ""):
         yield "'url' must begin with http:// or https://"
+    if not all(map(HEADER_NAME.fullmatch, entry.headers or ())):
+        yield "a name under 'headers' has other characters than letters, digits and -"
     if entry.env_file:
         # Without these variables the server would fail for no visible reason.
         yield "'envFile' is not read; put its variables under 'env' or export them"
