@@ -106,6 +106,13 @@ async def test_a_page_in_a_browser_cannot_reach_it_under_another_name(anyones):
     assert (rebound.status_code, crossed.status_code, own.status_code) == (421, 403, 200)
 
 
+async def test_a_slash_at_the_end_of_the_address_is_no_redirect(anyones):
+    async with httpx2.AsyncClient(headers=ACCEPTED) as anyone:
+        hello = await anyone.post(f"{anyones}/", json=HELLO)
+
+    assert hello.status_code == 200
+
+
 async def test_a_call_without_a_name_is_an_error_of_its_parameters(anyones):
     nameless = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"arguments": {}}}
     async with httpx2.AsyncClient(headers=ACCEPTED) as anyone:

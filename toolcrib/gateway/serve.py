@@ -19,6 +19,7 @@ from pathlib import Path
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolcrib import build
 from toolcrib.access.addresses import bind, is_loopback
@@ -229,7 +230,10 @@ async def _serve_http(
     )
     server = _UvicornServer(
         uvicorn.Config(
-            app, log_level="critical", access_log=False, timeout_graceful_shutdown=DRAIN_TIMEOUT_S
+            _serve_trailing_slash(app),
+            log_level="critical",
+            access_log=False,
+            timeout_graceful_shutdown=DRAIN_TIMEOUT_S,
         )
     )
     name = f"[{host}]" if ":" in host else host
@@ -237,6 +241,17 @@ async def _serve_http(
     _on_signal(signal.SIGINT, server.end)
     report("info", f"serving at http://{name}:{listener.getsockname()[1]}{MCP_PATH}")
     await server.serve(sockets=[listener])
+
+
+def _serve_trailing_slash(app: ASGIApp) -> ASGIApp:
+    """Serve `/mcp/` as `/mcp`: a redirect would lose a path prefix that a proxy has removed."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") == f"{MCP_PATH}/":
+            scope = {**scope, "path": MCP_PATH, "raw_path": MCP_PATH.encode()}
+        await app(scope, receive, send)
+
+    return serve
 
 
 def _on_signal(number: int, act: Callable[[], None]) -> None:
