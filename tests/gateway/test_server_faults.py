@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
 import socket
 from contextlib import contextmanager
@@ -12,6 +13,10 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from tests.gateway.conftest import (
     ECHO,
@@ -27,6 +32,7 @@ from tests.gateway.conftest import (
     until_equal,
     web_server,
 )
+from tests.serving import serving_app
 
 DEAF = {"name": "deaf", "does": "deaf"}
 
@@ -167,6 +173,54 @@ async def test_a_killed_web_server_is_marked_and_comes_back_by_itself(behind):
     assert dead.startswith("The server 'web' does not answer, so web__echo was not called.")
     assert json.loads(steady) == {"word": "here"}
     assert json.loads(again) == {"given": "back"}
+
+
+NOT_FOUND = {"code": -32600, "message": "Session not found"}
+NO_SESSION = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "answer"),
+    [
+        (404, NOT_FOUND, "The server 'web' was restarted, so web__echo was not called"),
+        (404, None, "The server 'web' was restarted, so web__echo was not called"),
+        (400, NO_SESSION, "The server 'web' died during the call of web__echo, which may"),
+    ],
+    ids=["404", "404 without a message", "400"],
+)
+async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, answer):
+    sessions: set[str] = set()
+
+    async def handle(request: Request) -> Response:
+        if request.method != "POST":
+            return Response(status_code=405)
+        asked = await request.json()
+        about, method = {"jsonrpc": "2.0", "id": asked.get("id")}, asked["method"]
+        if method == "server/discover":
+            return JSONResponse({**about, "error": {"code": -32601, "message": "no"}})
+        if method == "initialize":
+            session = secrets.token_hex(8)
+            sessions.add(session)
+            capabilities = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+            result = {**capabilities, "serverInfo": {"name": "web", "version": "1"}}
+            return JSONResponse({**about, "result": result}, headers={"Mcp-Session-Id": session})
+        if request.headers.get("mcp-session-id") not in sessions:
+            body = {**about, "error": error} if error else "gone"
+            return JSONResponse(body, status_code=status)
+        if about["id"] is None:
+            return Response(status_code=202)
+        results = {"tools/list": {"tools": [ECHO | {"inputSchema": {"type": "object"}}]}}
+        results["tools/call"] = {"content": [{"type": "text", "text": "here"}]}
+        return JSONResponse({**about, "result": results.get(method, {})})
+
+    app = Starlette(routes=[Route("/mcp", handle, methods=["POST", "GET", "DELETE"])])
+    with serving_app(app) as url:
+        async with behind.client({"web": {"url": f"{url}/mcp"}}) as client:
+            assert await said(client, "web__echo") == "here"
+            sessions.clear()
+            assert (await said(client, "web__echo")).startswith(answer)
+            await until_equal({}, missing, client)
+            assert await said(client, "web__echo") == "here"
 
 
 async def test_an_entry_that_cannot_be_used_keeps_no_other_from_it(behind):

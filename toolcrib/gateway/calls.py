@@ -319,9 +319,10 @@ class CallRunner:
         except Exception as error:  # noqa: BLE001 -- any error that a server causes is its failure
             await self._alternatives.report(budget, entry, "failure", call.since)
             await self._check(call, error)
-            return failure(
-                _failure_text(call, error) + await self._alternatives.as_text(entry, budget)
-            )
+            text = _failure_text(call, error)
+            if not call.pending.is_refused:
+                text += await self._alternatives.as_text(entry, budget)
+            return failure(text)
         if not isinstance(result, CallToolResult):
             state = self._pending.put(call)
             questions = InputRequiredResult(input_requests=result, request_state=state)
@@ -376,6 +377,10 @@ def _failure_text(call: _Call, error: Exception) -> str:
     entry, server = call.entry, call.entry.spec.server
     if isinstance(error, DeadlineError):
         return f"{entry.name}: {error}. The call was cancelled, but may have taken effect."
+    if call.pending.is_refused:
+        return (
+            f"The server {server!r} was restarted, so {entry.name} was not called; call it again."
+        )
     if call.connection.ended.is_set():
         end = "died"
         if call.upstream.is_removed:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
@@ -66,6 +67,9 @@ CHANGES = tuple(notification for notification, _ in LISTS.values())
 SDK_HTTP_ERRORS = ("Server returned an error response", "Not Found", "Session terminated")
 """Messages of the SDK for servers that answer with an HTTP status alone."""
 
+SESSION_REFUSALS = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
+"""Statuses for a request of a session that has ended; 404 is the protocol's."""
+
 TOOL_ERROR = "tool_error"
 """Error type, by the conventions, of a call that the tool answered with an error."""
 
@@ -116,6 +120,7 @@ class _Question:
 class PendingCall:
     """Call under way, made by `work`; the server has `timeout_s`, without the time of questions.
 
+    `is_refused`: the server had ended the session, and did not make the call.
     A client that takes requests gets questions at once. Any other client gets the open questions as
     the result of its call (`outcome`), and calls again with the answers (`resume`).
     """
@@ -126,7 +131,7 @@ class PendingCall:
         timeout_s: float,
         work: Callable[[PendingCall], Coroutine[Any, Any, types.CallToolResult]],
     ) -> None:
-        self.request = request
+        self.request, self.is_refused = request, False
         self._timeout_s = self._left_s = timeout_s
         self._is_late = False
         self._changed = asyncio.Event()
@@ -221,8 +226,9 @@ class UpstreamConnection:
     one caller (`has_one_caller`), the latest call is assumed; otherwise there must be only one
     call. `auth` authorises requests over HTTP. `observe_call` is called after each call. `changed`
     is set when a list of the server has changed; `ended` when the session is over, for the
-    `reason`. `instructions` are the server's own. `used_at`: time of opening, or of the last call's
-    start or end; `reads`: number of other requests under way.
+    `reason`; `has_lost_session` if the server answered that it does not know the session, as after
+    a restart. `instructions` are the server's own. `used_at`: time of opening, or of the last
+    call's start or end; `reads`: number of other requests under way.
     """
 
     def __init__(
@@ -236,6 +242,7 @@ class UpstreamConnection:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
         self.reason = ""
+        self.has_lost_session = False
         self.instructions = ""
         self.used_at, self.reads = monotonic(), 0
         self._has_one_caller, self._observe_call = has_one_caller, observe_call
@@ -448,7 +455,12 @@ class UpstreamConnection:
 
             await check(call)
             progress = report_progress if request.wants_progress else None
-            return await self._call(name, arguments, meta, progress)
+            try:
+                return await self._call(name, arguments, meta, progress)
+            except MCPError as error:
+                if self._refuses_session(error) and self._state.status == HTTPStatus.NOT_FOUND:
+                    call.is_refused = self.has_lost_session = True
+                raise
 
         def remove(_task: asyncio.Task[types.CallToolResult]) -> None:
             self._calls.remove(call)
@@ -504,10 +516,20 @@ class UpstreamConnection:
                     await session.send_ping()
         except MCPError as error:
             over_http = isinstance(self._state.target, HttpTarget)
-            return not is_closed(error) and not (over_http and error.message in SDK_HTTP_ERRORS)
+            self.has_lost_session = self.has_lost_session or self._refuses_session(error)
+            is_dead = self.has_lost_session or error.message in SDK_HTTP_ERRORS
+            return not is_closed(error) and not (over_http and is_dead)
         except (TimeoutError, ServiceUnavailableError):
             return False
         return True
+
+    def _refuses_session(self, error: MCPError) -> bool:
+        """True for an HTTP status by which servers refuse the id of a session that has ended.
+
+        The status may also be that of an unknown method.
+        """
+        is_refused = self._state.status in SESSION_REFUSALS
+        return is_refused and error.code != types.METHOD_NOT_FOUND and not is_closed(error)
 
 
 class _RelayingSession(ClientSession):

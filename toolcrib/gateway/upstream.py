@@ -129,7 +129,7 @@ class Upstream:
         self._main: UpstreamConnection | None = None
         self._own: dict[str, UpstreamConnection] = {}
         self._opening: dict[str, asyncio.Task[UpstreamConnection]] = {}
-        self.is_removed = False
+        self.is_removed = self._has_restarted = False
         self.health = UpstreamHealth("starting", "it is being connected to", monotonic())
         if config.target is None:
             self.health = UpstreamHealth("unusable", config.problem, monotonic())
@@ -158,8 +158,8 @@ class Upstream:
                 was_up_at = await self._connect_once(target)
                 if was_up_at is not None and monotonic() - was_up_at > retry_s:
                     wait_s = retry_s
-                is_logged_in = await self._pause(wait_s)
-                wait_s = retry_s if is_logged_in else min(2 * wait_s, MAX_RETRY_FACTOR * retry_s)
+                may_connect = self._has_restarted or await self._pause(wait_s)
+                wait_s = retry_s if may_connect else min(2 * wait_s, MAX_RETRY_FACTOR * retry_s)
         finally:
             await self.close()
 
@@ -195,6 +195,7 @@ class Upstream:
             # All sessions ended with the server, but another conversation's process may survive.
             await self.close()
         self._set_health("down", *self._refusal(connection))
+        self._has_restarted = up_at is not None and connection.has_lost_session
         self.settled.set()
         return up_at
 
@@ -231,9 +232,12 @@ class Upstream:
     async def _check(self, connection: UpstreamConnection) -> None:
         # A server may be too busy with a call to answer; calls have their own timeout.
         pong_s = self._intervals.pong_s
-        if connection.is_busy or await connection.is_alive(pong_s):
+        is_lost = connection.has_lost_session
+        if not is_lost and (connection.is_busy or await connection.is_alive(pong_s)):
             return
-        if not connection.is_over:
+        if connection.has_lost_session:
+            connection.give_up("it ended the session, as after a restart")
+        elif not connection.is_over:
             connection.give_up(f"it gave no sign of life within {pong_s:g} s")
         await connection.close()
 
