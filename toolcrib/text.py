@@ -66,6 +66,10 @@ SPACELESS = re.compile(
 )
 """Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han."""
 
+UNSPACED_SCRIPTS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+"""Ranges of scripts without spaces between all words: those of `SPACELESS`, and Korean, whose
+particles follow a word without a space."""
+
 _STOPWORDS = (
     "a an and are as at be by can could do does for from have how i if in into is it its me my "
     "of on or our please s so some such t that the their them then there these they this to us "

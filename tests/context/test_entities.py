@@ -211,3 +211,19 @@ WHOLE_HASH = "3caee16946575e71e90ead9ac531f5a3a1259307"
 )  # fmt: skip
 def test_what_is_worked_on_is_found_without_a_model(kind, text, found):
     assert [entity.text for entity in FINDER.find(text) if entity.type == kind] == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "found"),
+    [
+        ("url", "https://example.jp/aを開いて", ["https://example.jp/a"]),
+        ("url", "ページはhttps://example.jp/aです", ["https://example.jp/a"]),
+        ("date", "2024-05-03に予約", ["2024-05-03"]),
+        ("money", "￥15,000を振り込む", ["￥15,000"]),
+        ("phone", "電話：０３－１２３４－５６７８", ["０３－１２３４－５６７８"]),
+        ("email", "宛先はａｎｎ＠ｅｘａｍｐｌｅ．ｃｏｍ", ["ａｎｎ＠ｅｘａｍｐｌｅ．ｃｏｍ"]),
+        ("date", "الموعد ٠٣/٠٥/٢٠٢٤", ["٠٣/٠٥/٢٠٢٤"]),
+    ],
+)
+def test_spans_in_other_scripts_are_those_of_the_text(kind, text, found):
+    assert [entity.text for entity in FINDER.find(text) if entity.type == kind] == found

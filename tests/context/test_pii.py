@@ -141,6 +141,10 @@ def rules(request, monkeypatch):
         ("it took 2024-05-03 12 seconds", None, []),
         ("call 12345", None, []),
         ("version 1.22.333.4444", None, []),
+        ("電話は03-1234-5678です", None, ["03-1234-5678"]),
+        ("090-1234-5678에 전화해 줘", None, ["090-1234-5678"]),
+        ("我的手机是13800138000谢谢", None, ["13800138000"]),
+        ("订单13800138000到哪了", None, []),
     ],
 )
 def test_a_telephone_number_is_valid_or_said_to_be_one(text, region, expected):
@@ -185,6 +189,22 @@ def test_a_national_number_has_its_check_digit(text, number, monkeypatch):
     assert of_type("national_id", text.replace(number, wrong)) == []
     monkeypatch.setitem(sys.modules, "stdnum", None)
     assert of_type("national_id", text) == [number]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("email", "メールはann@example.comです", "ann@example.com"),
+        ("card", "카드는 4111111111111111입니다", "4111111111111111"),
+        ("iban", "送金先はDE89370400440532013000です", "DE89370400440532013000"),
+        ("ip", "サーバ10.0.0.1に接続して", "10.0.0.1"),
+        ("ssn", "番号は219-09-9998です", "219-09-9998"),
+        ("national_id", "マイナンバーは621498320257です", "621498320257"),
+        ("secret", f"鍵は{KEYS[4]}です", KEYS[4]),
+    ],
+)
+def test_words_of_a_script_without_spaces_may_touch_personal_data(kind, text, expected):
+    assert of_type(kind, text) == [expected]
 
 
 def test_what_leads_to_a_person_is_personal_and_a_machine_is_not():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from toolcrib.audit.findings import Severity, Sign
-from toolcrib.text import TWO_LETTERS, shorten
+from toolcrib.text import TWO_LETTERS, UNSPACED_SCRIPTS, shorten
 
 # -- letters that look alike -----------------------------------------------------------------------
 
@@ -131,7 +131,6 @@ _PICTURE = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
 _JOINING_SCRIPTS = "\u0590-\u08ff\u0900-\u0dff\u0e00-\u109f\u1780-\u18af\ufb1d-\ufdff\ufe70-\ufefc"
-_SPACELESS_SCRIPTS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _IDEOGRAPH = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 
 _LEGITIMATE_HIDDEN = re.compile(
@@ -141,7 +140,7 @@ _LEGITIMATE_HIDDEN = re.compile(
     f"|(?<=[{_IDEOGRAPH}])[{SELECTORS}](?![{SELECTORS}])"
     f"|(?<=[\u1820-\u18aa])[\u180b-\u180f]"
     f"|(?<=[{_JOINING_SCRIPTS}])[\u200c\u200d]+|[\u200c\u200d](?=[{_JOINING_SCRIPTS}])"
-    f"|(?<=[{_SPACELESS_SCRIPTS}])[\u200b\u2060]|[\u200b\u2060](?=[{_SPACELESS_SCRIPTS}])"
+    f"|(?<=[{UNSPACED_SCRIPTS}])[\u200b\u2060]|[\u200b\u2060](?=[{UNSPACED_SCRIPTS}])"
     r"|(?<=\w)\u00ad(?=\w)|\A\ufeff|\n\f|\f\n"
 )
 """Flags and families of emoji, variants of ideographs, joiners of scripts that need them, breaks

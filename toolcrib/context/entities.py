@@ -6,7 +6,9 @@ import errno
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
+from string import ascii_letters, digits
 from types import MappingProxyType
 
 from toolcrib.context.phrases import PhraseIndex, word_lists
@@ -14,7 +16,7 @@ from toolcrib.context.pii import NORTH_AMERICA, entity_of, personal_entities, se
 from toolcrib.errors import SettingsError
 from toolcrib.extras import import_extra
 from toolcrib.records import Entity
-from toolcrib.text import TextWords, split_words
+from toolcrib.text import UNSPACED_SCRIPTS, TextWords, split_words
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
@@ -49,7 +51,7 @@ _NUMERIC_DATE = re.compile(
     rf"|{_DAY}{_ORDINAL}?(?: of)? {_MONTH}(?:,? {_YEAR})?"
     rf"|\d{{1,4}} {_UNIT} (?:ago|from now|earlier|later)\b"
     r")(?![\w/-]|[.:]\d)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 """Dates, times and spans of time that begin with a digit."""
 
@@ -110,9 +112,9 @@ _DIGITS = "0123456789"
 _SCHEMES = "|".join(word_lists()["schemes"])
 _TOP_LEVELS = "|".join(word_lists()["top_levels"])
 """Top-level domains, except those that are endings of file names too, such as `.py` and `.sh`."""
-_URL_CHAR = r"[^\s<>\"`{}|\\^]"
+_URL_CHAR = rf"[^\s<>\"`{{}}|\\^{UNSPACED_SCRIPTS}]"
 _URL = re.compile(
-    rf"(?<![\w+.-])(?:(?:{_SCHEMES})://|www\.(?=\w)){_URL_CHAR}{{1,2000}}"
+    rf"(?:(?<![\w+.-])|(?<=[{UNSPACED_SCRIPTS}]))(?:(?:{_SCHEMES})://|www\.(?=\w)){_URL_CHAR}{{1,2000}}"
     rf"|(?<![\w@./-])(?:[a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?\.){{1,4}}(?:{_TOP_LEVELS})"
     rf"(?::\d{{2,5}})?(?:/{_URL_CHAR}{{0,500}})?(?![\w@(-]|\.\w)",
     re.IGNORECASE,
@@ -124,7 +126,7 @@ _MONEY = re.compile(
     r"(?: ?(?:k|m|bn|million|billion|thousand)\b|(?!\w))"
     rf"|{_AMOUNT} ?(?:k |m |million |billion |thousand )?(?:[€£¥₹](?!\w)"
     r"|(?:usd|eur|gbp|chf|jpy|inr|dollars?|euros?|pounds?|francs?|cents|bucks)\b))",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 
 _NUMBERS = r"\d{1,5}(?:\.\d{1,6}){0,4}"
@@ -334,6 +336,17 @@ _TYPE_ORDER = (
 
 _RANKS = {kind: rank for rank, kind in enumerate(_TYPE_ORDER)}
 
+_WIDE_GAP = 0xFEE0
+"""Distance of a full-width character to its ASCII character."""
+
+_WIDE_AND_FOREIGN = {
+    **{ord(sign) + _WIDE_GAP: sign for sign in f"{ascii_letters}{digits}+-.@_()"},
+    **{ord(zero) + at: digits[at] for zero in "٠۰०" for at in range(10)},
+    ord("￥"): "¥",
+}
+"""Characters that patterns know, by those of full width in Japanese and Chinese, and by the Arabic,
+Persian and Devanagari digits; all are one character, so that spans hold."""
+
 
 def head_of(text: str) -> str:
     """First `MAX_ENTITY_TEXT_CHARS` characters, cut at white space: no entity is cut in two."""
@@ -383,22 +396,22 @@ class EntityFinder:
         numbers always win.
         """
         head = head_of(text)
-        words = split_words(head)
+        words, plain = split_words(head), head.translate(_WIDE_AND_FOREIGN)
         found = itertools.chain(
             phrase_entities(self._gazetteers, head, words),
             phrase_entities(self._names, head, words),
             products(head, words),
-            secrets(head),
-            personal_entities(head, self._region),
-            numeric_dates(head),
-            pattern_entities(head),
+            secrets(plain),
+            personal_entities(plain, self._region),
+            numeric_dates(plain),
+            pattern_entities(plain),
         )
         kept: list[Entity] = []
         taken = bytearray(len(head))
         for entity in sorted(found, key=_precedence):
             if not any(taken[entity.start : entity.end]):
                 taken[entity.start : entity.end] = b"\1" * (entity.end - entity.start)
-                kept.append(entity)
+                kept.append(replace(entity, text=head[entity.start : entity.end]))
         return tuple(sorted(kept, key=lambda entity: entity.start))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from toolcrib.context.phrases import Match, word_lists
 from toolcrib.records import Entity
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
+from toolcrib.text import UNSPACED_SCRIPTS
 
 MAX_KEY_CHARS = 2_000
 """Characters of a run without white space that are searched; no key is longer."""
@@ -30,11 +31,14 @@ _FORMATS = re.compile("|".join(word_lists()["secret_formats"]))
 
 _IN_URL = re.compile(r"://[^\s:/@]{1,64}:([^\s@/]{1,128})@")
 
+# `\w` is of ASCII in patterns of numbers and keys: Japanese, Chinese and Korean write their words
+# right behind one (`090-1234-5678です`).
 _PREFIXED_SECRET = re.compile(
     r"(?<![\w-])(?:sk-[\w-]{20,200}|github_pat_\w{22,200}|AIza[\w-]{35}|hf_[A-Za-z]{30,40}"
     r"|npm_[A-Za-z0-9]{36}|xapp-\d-[\w-]{20,200}|shpat_[0-9a-f]{32}|dop_v1_[0-9a-f]{64}"
     r"|sk_test_[A-Za-z0-9]{16,100}|ya29\.[\w-]{20,200}"
-    r"|eyJ[\w-]{8,2000}={0,2}\.[\w-]{4,4000}={0,2}(?:\.[\w-]{0,2000})?)(?![\w-])"
+    r"|eyJ[\w-]{8,2000}={0,2}\.[\w-]{4,4000}={0,2}(?:\.[\w-]{0,2000})?)(?![\w-])",
+    re.ASCII,
 )
 """Keys that occur within prose, and JSON web tokens."""
 
@@ -134,21 +138,26 @@ PERSONAL = frozenset({"email", "phone", "card", "iban", "ssn", "national_id", "a
 MAX_PHONE_CANDIDATES = 40
 """Candidates that are checked: a table of figures has many, a turn a few."""
 
+_CHAR = f"[^\\W{UNSPACED_SCRIPTS}]"
+_LETTER_OR_DIGIT = f"[^\\W_{UNSPACED_SCRIPTS}]"
 _EMAIL = re.compile(
-    r"(?<![\w.+%-])[^\W_][\w.+%'-]{0,63}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}"
-    r"[^\W\d_]{2,24}\b(?!:[\w~])"
+    rf"(?:(?<![\w.+%-])|(?<=[{UNSPACED_SCRIPTS}]))"
+    rf"{_LETTER_OR_DIGIT}(?:{_CHAR}|[.+%'-]){{0,63}}@"
+    rf"(?:{_LETTER_OR_DIGIT}(?:(?:{_CHAR}|-){{0,61}}{_LETTER_OR_DIGIT})?\.){{1,6}}"
+    rf"[^\W\d_{UNSPACED_SCRIPTS}]{{2,24}}(?!{_CHAR})(?!:[\w~])"
 )
 """Mail addresses; not `git@host.com:group/project`, which is a repository."""
 
-_CARD = re.compile(r"(?<![\w.+-])(?:\d[ -]?){11,18}\d(?![\w-])")
+_CARD = re.compile(r"(?<![\w.+-])(?:\d[ -]?){11,18}\d(?![\w-])", re.ASCII)
 _CARD_LENGTHS = {"1": (15,), "2": (15, 16), "3": (14, 15, 16), "4": (13, 16, 19)}
 _MAESTRO_LENGTHS = range(12, 20)
 
 _IBAN = re.compile(
-    r"(?<!\w)[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?(?!\w)", re.IGNORECASE
+    r"(?<!\w)[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?(?!\w)",
+    re.IGNORECASE | re.ASCII,
 )
 _IBAN_LENGTHS: dict[str, int] = word_lists()["iban_lengths"]
-_SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
+_SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])", re.ASCII)
 _SSN_NAMED = re.compile(
     r"\b(?:ssn|social security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?![\w-])", re.IGNORECASE
 )
@@ -160,25 +169,28 @@ _NATIONAL_IDS: dict[str, tuple[str, list[str]]] = word_lists()["national_ids"]
 _NATIONAL_ID = {
     module: re.compile(
         rf"(?:(?<![a-z])(?P<name>{'|'.join(map(re.escape, names))})(?![a-z])[^\d\n]{{0,20}}?)?"
-        rf"(?<![a-z0-9.-])(?P<number>{form})(?![\w-])",
+        rf"(?<![a-z0-9.-])(?P<number>{form})(?![a-z0-9_-])",
         re.IGNORECASE,
     )
     for module, (form, names) in _NATIONAL_IDS.items()
 }
 
-_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?(?![\w-]|\.\d)")
+_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?(?![\w-]|\.\d)", re.ASCII)
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:::1|(?:[0-9a-f]{1,4}:{1,2}){2,7}[0-9a-f]{0,4}(?:/\d{1,3})?)(?![\w:]|\.\d)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 _VERSION_WORD = re.compile(r"(?:version|release|ver\.?)\s$", re.IGNORECASE)
 
 _PHONE = re.compile(
-    r"(?<![\w.,:/#$€£-])(?:\+|\(\+?)?\d(?:[ ().\-/]{0,3}\d){5,16}(?![\w%€$]|[.,:/-]\d)"
+    r"(?<![\w.,:/#$€£-])(?:\+|\(\+?)?\d(?:[ ().\-/]{0,3}\d){5,16}(?![\w%€$]|[.,:/-]\d)",
+    re.ASCII,
 )
 _PHONE_CUE = re.compile(
     r"\b(?:phone|mobile|cell|tel|telephone|fax|call|dial|ring|reach|contact|whatsapp|sms|text|"
-    r"hotline|landline|extension|messages? to|(?:my|his|her|your|their) number)\b[^\d\n]{0,24}$",
+    r"hotline|landline|extension|messages? to|(?:my|his|her|your|their) number|"
+    r"handynummer|t[eé]l[eé]phone|tel[eé]fono|m[oó]vil|celular|cellulare|telefon[aeu]?|telefoon|"
+    r"телефона?|тел)\b[^\d\n]{0,24}$|(?:電話|携帯|电话|手机|전화|휴대폰)[^\d\n]{0,24}$",
     re.IGNORECASE,
 )
 _PHONE_CUE_AFTER = re.compile(
