@@ -160,6 +160,13 @@ def test_a_person_sees_route_context_tools_and_passages(stocked):
     assert "weight.md, part 1" in shown
 
 
+def test_a_batch_may_begin_with_a_byte_order_mark(stocked):
+    text = json.dumps({"text": MAIL})
+    (stocked.folder / "marked.jsonl").write_text(f"{text}\n", encoding="utf-8-sig")
+    done = stocked("route", "--batch", "marked.jsonl", "--json")
+    assert json.loads(done.stdout)["search_text"] == MAIL
+
+
 def test_a_batch_that_is_no_text_is_one_line(stocked):
     (stocked.folder / "bytes.txt").write_bytes(b"\xff\xfe\x00")
     done = stocked("route", "--batch", "bytes.txt", "--json")

@@ -347,14 +347,16 @@ def read_json(path: Path) -> Any:
 
 
 def lines_of(name: str) -> Iterator[str]:
-    """The lines of a file, `-` for standard input, without their ends."""
+    """The lines of a file, `-` for standard input, without their ends and byte order marks."""
     try:
         with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8") as file:
-            yield from (line.rstrip("\r\n") for line in file)
+            yield from (line.rstrip("\r\n").removeprefix("\ufeff") for line in file)
     except OSError as error:
         raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise SourceError(name, "", f"is not UTF-8 text: {error.reason}") from error
+        raise SourceError(
+            name, "", f"is not UTF-8 text: {error.reason}; save the file as UTF-8"
+        ) from error
 
 
 def logged_records(
