@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
+from string import ascii_letters, digits
 from typing import Any
 
 import Stemmer
@@ -69,6 +70,11 @@ SPACELESS = re.compile(
 UNSPACED_SCRIPTS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 """Ranges of scripts without spaces between all words: those of `SPACELESS`, and Korean, whose
 particles follow a word without a space."""
+
+FULL_WIDTH_GAP = 0xFEE0
+FULL_WIDTH = {ord(sign) + FULL_WIDTH_GAP: sign for sign in ascii_letters + digits}
+"""Letters and digits of ASCII by the code of their full-width form, as typed in Japanese and
+Chinese; for `str.translate`."""
 
 _STOPWORDS = (
     "a an and are as at be by can could do does for from have how i if in into is it its me my "

@@ -127,6 +127,15 @@ class DenseEncoderContract:
             encoder.encode_query("smile \ud83d\ude00"), encoder.encode_query("smile 😀")
         )
 
+    @pytest.mark.parametrize(
+        "written", ["FÜHRERSCHEIN UMTAUSCHEN", "ｆüｈｒｅｒｓｃｈｅｉｎ ｕｍｔａｕｓｃｈｅｎ"]
+    )
+    def test_a_text_in_capitals_or_full_width_has_the_vector_of_its_plain_form(
+        self, encoder: DenseEncoder, written: str
+    ) -> None:
+        expected = encoder.encode_query("führerschein umtauschen")
+        assert np.allclose(encoder.encode_query(written), expected, atol=1e-6)
+
     @pytest.mark.parametrize("wrong", [None, 7, b"bytes", ["a list"]])
     def test_a_query_that_is_no_text_is_refused(self, encoder: DenseEncoder, wrong: object) -> None:
         with pytest.raises(TypeError, match="text"):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
-from string import ascii_letters, digits
+from string import digits
 from types import MappingProxyType
 
 from toolcrib.context.phrases import PhraseIndex, word_lists
@@ -16,7 +16,7 @@ from toolcrib.context.pii import NORTH_AMERICA, entity_of, personal_entities, se
 from toolcrib.errors import SettingsError
 from toolcrib.extras import import_extra
 from toolcrib.records import Entity
-from toolcrib.text import UNSPACED_SCRIPTS, TextWords, split_words
+from toolcrib.text import FULL_WIDTH, FULL_WIDTH_GAP, UNSPACED_SCRIPTS, TextWords, split_words
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
@@ -336,11 +336,9 @@ _TYPE_ORDER = (
 
 _RANKS = {kind: rank for rank, kind in enumerate(_TYPE_ORDER)}
 
-_WIDE_GAP = 0xFEE0
-"""Distance of a full-width character to its ASCII character."""
-
 _WIDE_AND_FOREIGN = {
-    **{ord(sign) + _WIDE_GAP: sign for sign in f"{ascii_letters}{digits}+-.@_()"},
+    **FULL_WIDTH,
+    **{ord(sign) + FULL_WIDTH_GAP: sign for sign in "+-.@_()"},
     **{ord(zero) + at: digits[at] for zero in "٠۰०" for at in range(10)},
     ord("￥"): "¥",
 }

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.errors import EncoderError
+from toolcrib.text import FULL_WIDTH, LETTERS
 
 FloatArray: TypeAlias = NDArray[np.float32]
 
@@ -131,12 +132,23 @@ class Reranker(Protocol):
 
 
 def readable(text: str) -> str:
-    """Join or replace lone surrogates, which JSON allows and tokenizers refuse."""
+    """Text as models know it: without lone surrogates, full-width letters and capitals throughout.
+
+    JSON allows lone surrogates, and tokenizers refuse them. Models have seen few words in capitals
+    alone, and so give them other vectors.
+    """
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
         raise TypeError(f"an encoder reads text, not {type(text).__name__}: {text!r:.80}")
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if not text.isascii():
+        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        text = whole.translate(FULL_WIDTH)
+    return text.lower() if _is_in_capitals(text) else text
+
+
+def _is_in_capitals(text: str) -> bool:
+    """True if all words are in capitals; a single word may be an abbreviation."""
+    words = LETTERS.findall(text) if text.isupper() else []
+    return len(words) > 1 and all(map(str.isupper, words))
 
 
 def readable_all(texts: Sequence[str]) -> list[str]:
