@@ -14,6 +14,7 @@ from toolcrib.encoders import language
 from toolcrib.encoders.language import (
     Lexicon,
     is_english,
+    is_in_encoded_script,
     is_likely_english,
     language_of,
     terms,
@@ -39,6 +40,25 @@ from toolcrib.errors import EncoderError
 )
 def test_what_is_english_or_may_be(text: str) -> None:
     assert is_english(text) is (text != "der die das")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", True),
+        ("¿dónde está mi pedido?", True),
+        ("где мой заказ", True),
+        ("ｽﾏﾎでﾊﾟｽﾎﾟｰﾄを申請", True),
+        ("주문이 어디에 있어요", True),
+        ("refund the order of محمد", True),
+        ("أين طلبي", False),
+        ("मेरा ऑर्डर कहाँ है", False),
+        ("πού είναι η παραγγελία μου", False),
+        ("คำสั่งซื้อของฉันอยู่ที่ไหน", False),
+    ],
+)
+def test_the_script_of_most_letters_shows_what_no_model_reads(text: str, expected: bool) -> None:
+    assert is_in_encoded_script(text) is expected
 
 
 @pytest.mark.parametrize(

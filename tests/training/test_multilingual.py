@@ -225,6 +225,17 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> MultilingualEncoder:
     return MultilingualEncoder.from_setting("", 1)
 
 
+def test_a_script_that_it_was_not_trained_on_is_marked(shipped: MultilingualEncoder) -> None:
+    settings = Settings.model_validate({"encoder": {"dense": "multilingual"}})
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(TOOLS)
+        answer = crib.find_tools("أريد استرداد المبلغ")
+        assert "unsupported-language" in answer.degraded
+        assert "multilingual" in answer.reason
+        assert crib.detect("نعم").smalltalk is None
+    assert shipped.translate("أريد استرداد المبلغ") is None
+
+
 TURNS = [
     ("produzione ferma, clienti senza pagamenti: riavvia subito il gateway", "high", "internal"),
     ("de pomp in kamer 4 stopt niet, patiënt krijgt te veel insuline", "high", "safety_critical"),

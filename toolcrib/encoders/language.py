@@ -164,6 +164,9 @@ LANGUAGES = (
 ENCODED_LANGUAGES = ("en", "de", "es", "fr", "pt", "it", "nl", "pl", "ru", "zh", "ja", "ko")
 """Languages that the encoder of `toolcrib-multilingual` reads."""
 
+ENCODED_SCRIPTS = ("LATIN", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "FULLWIDTH LATIN")
+"""Scripts of `ENCODED_LANGUAGES`, as the names of their letters begin."""
+
 ENGLISH_ODDS, COMMON_WORD_ODDS = 2.0, 5.0
 """Prior odds of English, as other languages use its words as terms, and odds for each common word.
 Chosen on requests of at most four words: 5 % of the English ones are taken for another language,
@@ -195,6 +198,18 @@ def is_likely_english(text: str) -> bool:
     more = _count(words, _ENGLISH_ONLY) - _count(words, _FOREIGN_ONLY)
     odds = ENGLISH_ODDS * COMMON_WORD_ODDS**more
     return odds * chances["en"] >= max(chances[each] for each in ENCODED_LANGUAGES)
+
+
+@cached_texts(1_024, MAX_LANGUAGE_CHARS)
+def is_in_encoded_script(text: str) -> bool:
+    """True unless most letters of a text are in a script of none of `ENCODED_LANGUAGES`."""
+    letters = "".join(_prose_words(text)[1])
+    return letters.isascii() or 2 * sum(map(_is_encoded, letters)) >= len(letters)
+
+
+@lru_cache(maxsize=4096)
+def _is_encoded(letter: str) -> bool:
+    return unicodedata.name(letter, "").removeprefix("HALFWIDTH ").startswith(ENCODED_SCRIPTS)
 
 
 def spoken_words(word: str) -> int:

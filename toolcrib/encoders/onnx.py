@@ -30,7 +30,12 @@ from toolcrib.encoders.base import (
     readable_all,
     unit_rows,
 )
-from toolcrib.encoders.language import Lexicon, is_english, is_likely_english
+from toolcrib.encoders.language import (
+    Lexicon,
+    is_english,
+    is_in_encoded_script,
+    is_likely_english,
+)
 from toolcrib.encoders.registry import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError, SettingsError
@@ -207,11 +212,12 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
         return self._english.name
 
     def reads(self, text: str) -> bool:
-        return self._encoder_of(text).reads(text)
+        return is_in_encoded_script(text)
 
     def translate(self, text: str) -> str | None:
-        encoder = self._encoder_of(text)
-        return None if encoder is self._english else self._lexicon.english(readable(text))
+        if self._encoder_of(text) is self._english or not self.reads(text):
+            return None
+        return self._lexicon.english(readable(text))
 
     def encode_query(self, text: str) -> FloatArray:
         return self._encoder_of(text).encode_query(text)

@@ -70,8 +70,8 @@ UNSUPPORTED_LANGUAGE = "unsupported-language"
 
 
 LANGUAGE_HINT = (
-    ", and the encoder does not read this language: set encoder.dense to multilingual, of the "
-    "extra toolcrib[multilingual] (`toolcrib docs languages`)"
+    ", and the encoder does not read this language: encoder.dense: multilingual, of the extra "
+    "toolcrib[multilingual], reads twelve (`toolcrib docs languages`)"
 )
 
 
