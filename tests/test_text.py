@@ -190,6 +190,14 @@ def test_spellings_of_one_name_are_squeezed_alike_and_have_the_same_words(name: 
     assert name_key("Straße-2") == "strasse2"
 
 
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_name_has_one_key_however_its_letters_are_coded(form: str) -> None:
+    assert name_key(unicodedata.normalize(form, "führerschein_umtauschen")) == (
+        "führerscheinumtauschen"
+    )
+    assert name_key("ｆüｈｒｅｒｓｃｈｅｉｎ ｕｍｔａｕｓｃｈｅｎ") == "führerscheinumtauschen"
+
+
 def test_likeness_is_the_share_of_all_words_that_both_have() -> None:
     assert jaccard({"a", "b", "c"}, {"b", "c", "d"}) == 0.5
     assert jaccard({"a"}, {"b"}) == 0.0

@@ -122,8 +122,12 @@ def name_words(name: str) -> frozenset[str]:
 
 
 def name_key(name: str) -> str:
-    """Key by which names are equal: letters and digits of `create-Issue` and `create issue`."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum())
+    """Key by which names are equal: letters and digits of `create-Issue` and `create issue`.
+
+    Composed and decomposed letters (NFKC) are equal, and letters of full and of half width.
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(letter for letter in folded if letter.isalnum())
 
 
 def _letter_runs(text: str) -> list[str]:
