@@ -236,6 +236,32 @@ def test_a_script_that_it_was_not_trained_on_is_marked(shipped: MultilingualEnco
     assert shipped.translate("أريد استرداد المبلغ") is None
 
 
+@pytest.mark.parametrize(
+    ("text", "smalltalk"),
+    [
+        ("Guten Morgen, in der Bahnhofstraße ist ein Schlagloch", None),
+        ("Hola, hay un bache en la calle", None),
+        ("Guten Morgen, das Wetter ist ein Traum", "greeting"),
+        ("Guten Morgen", "greeting"),
+        ("merci beaucoup", "thanks"),
+        ("wer bist du?", "assistant"),
+    ],
+)
+@pytest.mark.usefixtures("shipped")
+def test_a_statement_beside_a_greeting_is_a_request_if_a_tool_fits(
+    text: str, smalltalk: str | None
+) -> None:
+    settings = Settings.model_validate({"encoder": {"dense": "multilingual"}})
+    hole = ToolSpec(name="report_hole", description="Report a pothole, a hole in a street.")
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools([hole, *TOOLS[:2]])
+        decision = crib.route(text)
+        assert decision.context.smalltalk == smalltalk
+        assert (decision.route.kind == "none") is (smalltalk is not None)
+        called = [] if smalltalk else ["report_hole"]
+        assert [hit.name for hit in decision.tools.tools][:1] == called
+
+
 TURNS = [
     ("produzione ferma, clienti senza pagamenti: riavvia subito il gateway", "high", "internal"),
     ("de pomp in kamer 4 stopt niet, patiënt krijgt te veel insuline", "high", "safety_critical"),

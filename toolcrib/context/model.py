@@ -407,6 +407,7 @@ class SemanticDetector(HeuristicDetector):
         # Heads for all fields mean an encoder that may read other languages.
         needed = fields if turns.digests.keys() - model.classifiers.keys() else frozenset[str]()
         others = (turns, needed) if beside is None else (beside, _predicted_fields(beside, model))
+        self._has_other = beside is not None
         self._is_english = is_english if beside is None else is_likely_english
         self._turn_classifiers = {True: (turns, fields), False: others}
         own = {name: each.labels for name, each in model.classifiers.items()}
@@ -428,6 +429,7 @@ class SemanticDetector(HeuristicDetector):
         own: EncodedQuery | None = None,
         entities: bool = True,
         answer: Answer | None = None,
+        by_words: bool = False,
     ) -> Context:
         """Detect the context of a turn."""
         if query is None or query.dense is None:
@@ -450,7 +452,7 @@ class SemanticDetector(HeuristicDetector):
         held, holds, _ = grade_sensitivity(found, ())
         words = reading.words if query.text == text else split_words(head_of(text))
         is_read = UNSUPPORTED_LANGUAGE not in (own or query).degraded
-        is_shown = is_read and (own or query).text == text
+        is_shown = is_read and not by_words and (own or query).text == text
         refers = own is not None and own.text != query.text
         kind = self._smalltalk(words, shares, answer, is_shown=is_shown, refers=refers)
         labels["smalltalk"] = kind
@@ -480,6 +482,15 @@ class SemanticDetector(HeuristicDetector):
             confidence=min(confidences["intent"], confidences["domain"]),
             signals=signals,
         )
+
+    def may_take_for_smalltalk(self, text: str) -> bool:
+        """True for a text in another language than English, unless its words are small talk.
+
+        The classifier beside the English one learned few statements (`the bin is full`) in other
+        languages.
+        """
+        is_other = self._has_other and not self._is_english(head_of(text))
+        return is_other and smalltalk_of(split_words(text), self._cues.indexes).label is None
 
     def _apply_stated(
         self,

@@ -489,15 +489,17 @@ class HeuristicDetector:
         own: EncodedQuery | None = None,
         entities: bool = True,
         answer: Answer | None = None,
+        by_words: bool = False,
     ) -> Context:
         """Detect the context of a turn; calls no tool and writes nothing.
 
         `query`: the encoded text, if encoded. `own`: for a text joined with an earlier message, the
         turn alone, which decides small talk. Cues alone need neither. A long text is searched for
         entities in its head, for cues at both ends. Without `entities`, entities and personal data
-        are not searched. `answer`: kind of a turn that answers the assistant's question.
+        are not searched. `answer`: kind of a turn that answers the assistant's question. With
+        `by_words`, words alone show small talk.
         """
-        del query, own
+        del query, own, by_words
         words = _words(text)
         found = self._finder.find(text) if entities else ()
         sensitivity, sensitive = self._sensitivity(words, found)
@@ -525,6 +527,11 @@ class HeuristicDetector:
                 for signal in one.signals
             ),
         )
+
+    def may_take_for_smalltalk(self, text: str) -> bool:
+        """True if a model decides small talk, and takes many a request for it."""
+        del text
+        return False
 
     def follow_up_score(self, text: str) -> float:
         """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""

@@ -208,11 +208,11 @@ class Router:
         query, for_tools, own = budget.measure("encode", lambda: self._encode(request, searched))
         # With a sensitivity ceiling the context decides whether a model may read the turn.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
-        context = self._context(request, query, own)
+        context, selection = self._context_by_tools(request, query, for_tools, own)
         may_ask = self._may_ask_model(turn, context)
         pending = pending or self._begin_agent(turn, query if may_ask else None, budget)
         if context.smalltalk is None:
-            selection = self._tools(request, for_tools, may_ask=may_ask)
+            selection = selection or self._tools(request, for_tools, may_ask=may_ask)
             knowledge = self._knowledge(request, query, context)
         else:
             selection, knowledge = self._for_smalltalk(request, context.smalltalk)
@@ -342,13 +342,45 @@ class Router:
             self.costs.add_run("llm", took)
         return made
 
-    def _context(self, request: _Request, query: EncodedQuery, own: EncodedQuery) -> Context:
+    def _context_by_tools(
+        self, request: _Request, query: EncodedQuery, for_tools: EncodedQuery, own: EncodedQuery
+    ) -> tuple[Context, Selection | None]:
+        """Context of a turn, and the tools by which doubtful small talk was judged, if any.
+
+        An accepted tool shows that the turn is a request.
+        """
+        context = self._context(request, query, own)
+        if not self._is_doubtful_smalltalk(request, context):
+            return context, None
+        selection = self._tools(request, for_tools, may_ask=False)
+        if selection.result.verdict == "accept":
+            context = self._context(request, query, own, by_words=True)
+        return context, selection
+
+    def _is_doubtful_smalltalk(self, request: _Request, context: Context) -> bool:
+        """True for small talk by a classifier that takes requests for it, without a model's word.
+
+        Questions about the assistant are not mistaken for requests.
+        """
+        is_courtesy = context.smalltalk in {"greeting", "thanks", "farewell"}
+        if not is_courtesy or request.answer or self.reader is not None:
+            return False
+        return request.detector.may_take_for_smalltalk(request.turn.text)
+
+    def _context(
+        self, request: _Request, query: EncodedQuery, own: EncodedQuery, *, by_words: bool = False
+    ) -> Context:
         turn, budget = request.turn, request.budget
         entities = budget.admit("entities")
         known = budget.run(
             "context",
             lambda: request.detector.detect(
-                turn.text, query, own=own, entities=entities, answer=request.answer
+                turn.text,
+                query,
+                own=own,
+                entities=entities,
+                answer=request.answer,
+                by_words=by_words,
             ),
             Context(turn.text),
         )
