@@ -44,7 +44,7 @@ from toolcrib.context.rules import (
 )
 from toolcrib.context.settings import ContextSettings
 from toolcrib.encoders.base import DenseEncoder, FloatArray, space_of
-from toolcrib.encoders.language import is_english, is_likely_english, language_of
+from toolcrib.encoders.language import is_english, is_likely_english, language_of, spoken_words
 from toolcrib.errors import EncoderError, SettingsError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
@@ -539,13 +539,15 @@ class SemanticDetector(HeuristicDetector):
         """Likeliest kind of small talk; None if a request is likelier.
 
         Words alone decide in answers, and if the vector does not represent the turn: a vector of
-        joined turns, or of a language that the encoder does not read. A turn that `refers` to an
+        joined turns, of a language that the encoder does not read, or of one word (`passport`), to
+        which small talk is as near as a request. A turn that `refers` to an
         earlier request speaks of it (`who was there?`), unless it has phrases of small talk.
         """
         indexes = self._cues.indexes
         rest = remainder_of(words, indexes)
         is_talk = rest.smalltalk and not rest.word_count and not rest.is_question
-        if answer is not None or not is_shown or is_talk:
+        is_one_word = sum(spoken_words(each) for each in words.bare if each[0].isalnum()) == 1
+        if answer is not None or not is_shown or is_talk or is_one_word:
             return smalltalk_of(words, indexes, answer).label
         is_beside_clause = rest.smalltalk and rest.longest_clause >= MIN_REQUEST_WORDS
         least = MIN_SMALLTALK_SHARE_BESIDE_CLAUSE if is_beside_clause else MIN_SMALLTALK_SHARE
