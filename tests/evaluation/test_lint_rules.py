@@ -155,6 +155,10 @@ def test_the_one_text_in_another_language_is_named():
     for foreign in (tool("find_es", spanish), tool("find_zh", "依編號或日期尋找客戶的訂單。")):
         assert found(*english, foreign) == [("other-language", "warning", foreign.id, ())]
     assert found(*english[:2], tool("find_es", spanish), tool("find_zh", "依編號尋找訂單。")) == []
+    short = [tool(f"find_{n}", f"Busca los pedidos {n}.") for n in range(9)]
+    chinese = [tool(f"find_zh_{n}", "依編號或日期尋找客戶的訂單。") for n in range(4)]
+    named = [each for each in found(*short, *chinese, english[0]) if each[0] == "other-language"]
+    assert named == []
 
 
 def test_what_the_audit_blocks_is_an_error():
