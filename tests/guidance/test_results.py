@@ -22,6 +22,8 @@ FAILURES = [
     str(UnknownToolError("mail__sned", ["mail__send"])),
     "the arguments of 'mail/send' must be an object, or JSON of one, not list: [1]",
     "Tool call timed out.",
+    *("Fehler: Datei fehlt", "Erreur : fichier manquant", "ошибка: нет файла", "خطأ: لا يوجد ملف"),
+    *("エラーが発生しました", "错误：没有文件", "오류: 파일 없음"),
     "Document /tmp/report.docx does not exist",
     "Unknown tool: rent_boat",
     "HTTP error! Status: 403",
@@ -63,6 +65,7 @@ FAILURES = [
 ]
 HEALTHY = [
     "",
+    *("Fehlerfrei gespeichert", "エラー処理の手引きを保存しました。", "erreurs : 0"),
     "12 passed, 0 failed",
     "404 Main Street, Springfield",
     '{"url": "https://example.org", "status": 503}',

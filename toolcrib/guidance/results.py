@@ -31,9 +31,12 @@ _BEGINS_WITH_FAILURE = re.compile(
     r"(?:error|\w{1,40}(?:Error|Exception)|traceback|failed|failure|exception|fatal|timeout"
     r"|timed out|cannot|could not|unable to|(?:unknown|invalid|unrecognized|unsupported) \w{1,40}"
     r"|(?:access|permission) denied|security violation"
-    r"|no tool has the id|the arguments of '[^']{1,200}' (?:are not|must be))\b",
+    r"|no tool has the id|the arguments of '[^']{1,200}' (?:are not|must be)"
+    r"|fehler|erreur|errore|erro|fout|błąd|ошибка|خطأ|त्रुटि)(?!\w)"
+    r"|\W{0,9}(?:エラー|错误|錯誤|오류)(?=\W|が|\Z)",
     re.IGNORECASE,
 )
+"""Begin of a text that states a failure; the word for an error in twelve other languages too."""
 _STATUS_LINE = re.compile(
     r"\W{0,9}(?:http(?:/[\d.]{1,3})?\W{1,3})?(?:"
     + "|".join(
