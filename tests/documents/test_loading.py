@@ -122,6 +122,9 @@ def test_a_byte_order_mark_says_the_encoding_and_is_no_text(encoding, mark):
         (RUSSIAN, "cp1251"),
         ("検索システムは長い文書を分割します。見出しごとに分けられます。", "shift_jis"),
         ("检索系统把长文档切成小段,每一段都带有它上面的标题。", "gb18030"),
+        ("تصدر شهادة السكن خلال ثلاثة أيام عمل. الرسوم 12 يورو.", "cp1256"),
+        ("יש לרשום כתובת חדשה בתוך שבועיים מיום המעבר.", "cp1255"),
+        ("ผู้ที่ย้ายที่อยู่ต้องแจ้งภายในสิบห้าวัน", "cp874"),
     ],
 )
 def test_what_is_no_unicode_is_guessed(text, encoding):

@@ -83,6 +83,7 @@ _BYTE_ORDER_MARKS = (
 _LEGACY_ENCODINGS = [
     *("cp1252", "cp1251", "cp1250", "cp1253", "koi8_r"),
     *("cp932", "gb18030", "euc_kr", "euc_jp", "big5"),
+    *("cp1255", "cp1256", "cp874"),
 ]
 """Candidate encodings of files that are not Unicode; among all encodings, guesses fail."""
 
