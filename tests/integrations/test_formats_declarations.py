@@ -81,6 +81,11 @@ def test_a_python_function_takes_keywords() -> None:
             "input: {x?: 1.5 | any | true}",
             "*, x: Literal[True] | Any = ...",
         ),
+        (
+            {"properties": {"straße": {"type": "string"}, "氏名": {}, "ｘ": {}}},
+            'input: {"straße"?: string, "氏名"?: any, "ｘ"?: any}',
+            "*, straße: str = ..., 氏名: Any = ..., **more: Any",
+        ),
     ],
 )
 def test_what_a_language_cannot_say_is_any(

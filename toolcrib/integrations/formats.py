@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
+from unicodedata import is_normalized
 
 from toolcrib.errors import QueryError, UnknownToolError, nearest, require_text, require_type
 from toolcrib.extras import needs_extra
@@ -458,9 +459,9 @@ class _Python(SchemaTypes):
 
 
 def _is_argument(name: str) -> bool:
-    return (
-        _IDENTIFIER.fullmatch(name) is not None and not keyword.iskeyword(name) and name != "more"
-    )
+    # Python reads an identifier in its NFKC form, so another form would arrive under another name.
+    is_kept = name.isidentifier() and is_normalized("NFKC", name)
+    return is_kept and not keyword.iskeyword(name) and name != "more"
 
 
 def _is_plain(value: Any) -> bool:
