@@ -384,7 +384,8 @@ class HybridRetriever:
         if isinstance(reranker, ModelReranker) and plan.model_time_s is not None:
             reranker = reranker.within(plan.model_time_s)
         weights = plan.weights or self._weights
-        if UNSUPPORTED_LANGUAGE in query.degraded:
+        # A leg that the weights switch off, as in a comparison of legs, stays off.
+        if UNSUPPORTED_LANGUAGE in query.degraded and weights.dense and weights.lexical:
             weights = replace(
                 weights, dense=1 - UNREAD_LEXICAL_WEIGHT, lexical=UNREAD_LEXICAL_WEIGHT
             )

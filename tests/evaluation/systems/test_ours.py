@@ -96,6 +96,18 @@ def test_vectors_alone_are_cosines_and_look_at_no_hints() -> None:
     assert scores == pytest.approx(plain)
 
 
+def test_a_leg_stays_alone_for_a_query_in_a_language_that_is_not_read() -> None:
+    own = OwnSystems(Settings())
+    with closing(own):
+        found: list[Answer] = []
+        for name in ("lexical", "dense"):
+            with closing(own.make(name)) as system:
+                system.index([*HINTED, ToolSpec(name="prueba", description="Una prueba alfa.")])
+                found.append(system.search("una prueba para todos", 10))
+    lexical, dense = found
+    assert [tool.score for tool in lexical.ranked] != [tool.score for tool in dense.ranked]
+
+
 def test_without_examples_a_tool_is_judged_by_its_description() -> None:
     whole, without = (
         _scores(name, "zebra crossing")["one"] for name in ("toolcrib", "without-examples")
