@@ -358,6 +358,11 @@ def test_a_store_within_a_folder_is_no_source(tmp_path):
     assert refusal.reason.startswith("passed over: index;")
 
 
+def test_the_values_of_a_dict_are_a_list_of_objects():
+    spec = ToolSpec(name="good")
+    assert [item for _, item in tool_entries({"any": spec}.values(), None, None)] == [spec]
+
+
 def test_a_refused_object_of_a_list_has_its_index():
     good = {"name": "good", "description": "Good.", "parameters": {"type": "object"}}
     wrong = {"name": "wrong", "description": "Wrong.", "parameters": []}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, ValuesView
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[An
 """Name of a file, a folder, `module:attribute` or a server's URL; or a specification, a function or
 a LangChain tool; or several of these; or entries that were read before."""
 
-COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator)
+COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator, ValuesView)
 """Types of collections of sources; not any iterable, as a LangChain tool iterates its fields."""
 
 SPEC_SOURCE, OBJECT_SOURCE = "a ToolSpec", "a Python object"
