@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -26,6 +27,7 @@ from toolcrib.router.decision_log import (
     outcome_record,
 )
 from toolcrib.router.settings import TelemetrySettings
+from toolcrib.settings import Settings
 
 WORDS = st.text(alphabet="qxzjkv", min_size=5, max_size=9)
 """Letters that are in none of our own words together."""
@@ -215,6 +217,22 @@ class TestSettings:
         sizes = {f.name: f.stat().st_size for f in tmp_path.iterdir()}
         assert set(sizes) == {"a.jsonl", "a.jsonl.1"}
         assert max(sizes.values()) <= 4096
+
+    def test_a_change_of_the_current_folder_leaves_the_log_where_it_is(self, tmp_path, monkeypatch):
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path)
+        log = open_log(TelemetrySettings("a.jsonl"))
+        assert log is not None
+        log.write({"kind": "decision", "id": "1"})
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        log.write({"kind": "decision", "id": "2"})
+        assert [each["id"] for each in log.read()] == ["1", "2"]
+        assert not any(Path.cwd().iterdir())
+
+    def test_a_tilde_is_the_home_folder(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        settings = Settings.model_validate({"telemetry": {"path": "~/a.jsonl"}})
+        assert settings.telemetry.path == str(tmp_path / "a.jsonl")
 
     @pytest.mark.parametrize("name", ["log.txt", "log.db"])
     def test_another_suffix_is_an_error_that_names_the_known_one(self, name):

@@ -145,7 +145,9 @@ def open_log(settings: TelemetrySettings) -> DecisionLog | None:
     """Log of the settings, None without a path; the first write creates the file."""
     if settings.path is None:
         return None
-    return JsonLinesLog(Path(settings.path), max_bytes=settings.max_bytes, kept=settings.kept)
+    # The log stays where it is when the current folder changes.
+    path = Path(settings.path).absolute()
+    return JsonLinesLog(path, max_bytes=settings.max_bytes, kept=settings.kept)
 
 
 def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, Any]:

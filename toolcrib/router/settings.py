@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from toolcrib.errors import SettingsError
 from toolcrib.retrieval.gate import DEFAULT_COVERAGE
@@ -224,7 +225,7 @@ class TelemetrySettings:
     wrote. The file is rotated at `max_bytes`, and the last `kept` rotated files are kept.
     """
 
-    path: str | None = None
+    path: Annotated[str, AfterValidator(os.path.expanduser)] | None = None
     text: bool = False
     max_bytes: Annotated[int, Field(ge=4096)] = 16 * 2**20
     kept: Annotated[int, Field(ge=0)] = 5
