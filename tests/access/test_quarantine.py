@@ -11,7 +11,7 @@ from toolcrib.access.quarantine import Quarantine
 from toolcrib.audit import audit, audit_all, blocks
 from toolcrib.clock import ManualClock
 from toolcrib.errors import ToolChangedError, UnknownToolError
-from toolcrib.records import Enrichment
+from toolcrib.records import Enrichment, Refusal
 from toolcrib.records.codec import as_json
 from toolcrib.records.tools import Skill
 
@@ -226,6 +226,18 @@ def test_a_tool_that_was_audited_is_not_read_again_and_has_the_same_findings(
     again = Quarantine(records_db, "acme").audit({"mail": [CLEAN], "sums": [POISONED]})
     assert again == first == audit_all([CLEAN, POISONED])
     assert sorted(read) == sorted([CLEAN.id, POISONED.id])
+
+
+def test_what_is_indexed_again_unchanged_is_not_audited_again(quarantine, read):
+    first = quarantine.screen_entries([("a", CLEAN), ("a", POISONED)])
+    assert quarantine.screen_entries([("a", CLEAN), ("a", POISONED)]) == first
+    assert sorted(read) == sorted([CLEAN.id, POISONED.id])
+
+
+def test_a_twin_that_is_clean_hides_nothing(quarantine):
+    twin = POISONED.model_copy(update={"description": CLEAN.description})
+    screened = quarantine.screen_entries([("a", POISONED), ("a", twin)])
+    assert {type(each) for _, each in screened} == {Refusal}
 
 
 def test_a_tool_that_changed_is_audited_anew(quarantine, read):

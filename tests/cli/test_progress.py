@@ -53,7 +53,7 @@ def written(monkeypatch):
 @pytest.mark.parametrize(
     ("reports", "words"),
     [
-        ((), "reading the sources: 0:00:0"),
+        ((), "sources: 0:00:0"),
         ((HALF,), "indexing: 90 of 100, 50% of the work, about 0:0"),
         ((HALF, GRAPH), "building the graph: 0:00:0"),
     ],

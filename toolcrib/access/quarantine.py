@@ -48,15 +48,16 @@ class Quarantine:
         *,
         written_by: str = "",
         find_served: Callable[[str], ToolSpec | None] = lambda _: None,
+        findings: Iterable[Finding] | None = None,
     ) -> tuple[list[ToolSpec], list[Held]]:
         """Pass tools that no finding blocks or that are approved in this version; hold the rest.
 
         A tool that passes releases the tool held under its id. `find_served` finds the served tool
-        that a held tool of the same id replaces.
+        that a held tool of the same id replaces. `findings`: of an audit of these tools, if made.
         """
         given = list(specs)
         found: dict[str, list[Finding]] = {}
-        for finding in audit_all(given):
+        for finding in audit_all(given) if findings is None else findings:
             found.setdefault(finding.tool, []).append(finding)
         before = {entry.id for entry in self._records.read(self._held_table)}
         passed: list[ToolSpec] = []
@@ -77,7 +78,8 @@ class Quarantine:
 
         Findings are kept by server, and hold until the specification or the rules change.
         """
-        found: dict[tuple[str, str], list[Finding]] = {}
+        # By object, as one id may come twice.
+        found: dict[int, list[Finding]] = {}
         for server, given in listings.items():
             row, rules = self._records.get(self._audited_table, server), audit_identity()
             known: dict[str, list[Any]] = {}
@@ -85,15 +87,15 @@ class Quarantine:
                 known = row.body["tools"]
             tools: dict[str, list[Any]] = {}
             for spec in given:
-                entry = known.get(spec.id)
-                if entry is None or entry[0] != spec.digest:
-                    entry = [spec.digest, _FINDINGS.dump_python(audit(spec), mode="json")]
+                entry, digest = known.get(spec.id), spec.digest
+                if entry is None or entry[0] != digest:
+                    entry = [digest, _FINDINGS.dump_python(audit(spec), mode="json")]
                 tools[spec.id] = entry
-                found[server, spec.id] = _FINDINGS.validate_python(entry[1])
+                found[id(spec)] = _FINDINGS.validate_python(entry[1])
             if tools != known:
                 self._write(self._audited_table, server, {"rules": rules, "tools": tools})
         every = chain.from_iterable(listings.values())
-        return audit_all(every, own=lambda spec: found[spec.server, spec.id])
+        return audit_all(every, own=lambda spec: found[id(spec)])
 
     def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
         """True if this version was approved, disregarding an enrichment that does not block."""
@@ -106,7 +108,11 @@ class Quarantine:
         """Screen the entries of sources for `Crib.index_tools`: held tools become refusals."""
         found = list(entries)
         specs = [item for _, item in found if isinstance(item, ToolSpec)]
-        held = {each.tool_id: each for each in self.screen(specs)[1]}
+        listings: dict[str, list[ToolSpec]] = {}
+        for spec in specs:
+            listings.setdefault(spec.server, []).append(spec)
+        _, kept_back = self.screen(specs, findings=self.audit(listings))
+        held = {each.tool_id: each for each in kept_back}
         return [
             (source, Refusal(source, item.id, _refusal_reason(held[item.id])))
             if isinstance(item, ToolSpec) and item.id in held

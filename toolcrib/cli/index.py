@@ -92,7 +92,7 @@ def index(
     started, rebuilt = time.perf_counter(), ""
     settings = load_settings(context.obj)
     use_logins(settings)
-    with index_progress(is_rebuilt=rebuild) as listener:
+    with index_progress("reading and auditing the sources", is_rebuilt=rebuild) as listener:
         # Before the store is opened: unreadable sources must not make an empty index.
         read = ReadSources(read_tools(sources or (), server, format))
         if read.only_refusals is not None:
