@@ -587,3 +587,16 @@ def test_a_reader_of_our_output_may_stop_early(indexed):
         command, shell=True, cwd=indexed.folder, env=env, capture_output=True, check=True
     )
     assert b"Traceback" not in done.stderr
+
+
+def test_lines_of_standard_input_that_are_no_utf_8_are_an_error(indexed):
+    done = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "search", "--batch", "-"],
+        cwd=indexed.folder,
+        input="印鑑\n".encode("shift_jis"),
+        capture_output=True,
+        check=False,
+        env={**os.environ, **ENV, "LC_ALL": "C"},
+    )
+    assert done.returncode == 2
+    assert b"UTF-8" in done.stderr

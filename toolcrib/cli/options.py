@@ -350,7 +350,12 @@ def lines_of(name: str) -> Iterator[str]:
     """The lines of a file, `-` for standard input, without their ends and byte order marks."""
     try:
         with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8") as file:
-            yield from (line.rstrip("\r\n").removeprefix("\ufeff") for line in file)
+            for line in file:
+                # In the locale C standard input keeps wrong bytes, as lone surrogates: refuse them.
+                line.encode()
+                yield line.rstrip("\r\n").removeprefix("\ufeff")
+    except UnicodeEncodeError as error:
+        raise SourceError(name, "", "is not UTF-8 text; send it as UTF-8") from error
     except OSError as error:
         raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
