@@ -589,6 +589,15 @@ def test_a_reader_of_our_output_may_stop_early(indexed):
     assert b"Traceback" not in done.stderr
 
 
+def test_a_stream_that_lacks_a_letter_gets_its_escape(shell):
+    tool = {"name": "印鑑登録", "server": "住民課", "description": "印鑑を登録する。"}
+    shell.json("index", shell.write("tools.jsonl", tool))
+    listed = shell.process("list", "--json", PYTHONIOENCODING="ascii")
+    assert listed.returncode == 0
+    assert "印鑑登録" in str(json.loads(listed.stdout))
+    assert "Traceback" not in shell.process("list", PYTHONIOENCODING="ascii").stderr
+
+
 def test_lines_of_standard_input_that_are_no_utf_8_are_an_error(indexed):
     done = subprocess.run(
         [sys.executable, "-m", "toolcrib", "search", "--batch", "-"],

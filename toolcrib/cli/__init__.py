@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 
@@ -28,6 +29,10 @@ def main() -> None:
         "HF_DATASETS_DISABLE_PROGRESS_BARS",
     ):
         os.environ.setdefault(bars, "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A stream of another encoding gets escapes (`\u5370`), which JSON has too.
+            stream.reconfigure(errors="backslashreplace")
     try:
         gc.set_threshold(GC_THRESHOLD_OBJECTS)
         # In here, so that Ctrl-C ends the loading of modules without a stack trace too.
