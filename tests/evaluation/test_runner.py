@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,9 @@ from toolcrib.evaluation.runner import (
     summarise,
 )
 from toolcrib.evaluation.systems.base import Answer, Ranked
+from toolcrib.evaluation.systems.ours import OwnSystems
 from toolcrib.records import ToolSpec
+from toolcrib.settings import Settings
 from toolcrib.text import tokenise
 
 TOOLS = tuple(
@@ -188,6 +191,17 @@ def test_a_library_that_fails_costs_no_other_system_its_figures_and_a_note_says_
     office = evaluate([DATA], systems).sets["office"]
     assert list(office.systems) == ["fixed", "bm25"]
     assert office.notes[-1] == "stumbling failed and is not measured: RuntimeError: out of luck"
+
+
+def test_answers_that_lacked_something_are_counted_in_a_note():
+    queries = (
+        *QUERIES[:2],
+        LabelledQuery("es", "¿qué tiempo hará en la ciudad?", relevant={"weather": 1}),
+    )
+    with closing(OwnSystems(Settings())) as own:
+        data = DataSet("languages", TOOLS, queries)
+        found = evaluate([data], {"toolcrib": lambda: own.make("toolcrib")}).sets["languages"]
+    assert found.notes == ("toolcrib: 1 of 3 answers are marked 'unsupported-language'",)
 
 
 class Unnumbered(Fixed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -106,6 +107,15 @@ def evaluate(  # noqa: PLR0913 -- all by name, each an option of the command
     )
 
 
+def _degraded_notes(name: str, outcomes: Sequence[QueryResult]) -> list[str]:
+    """Notes on what a system's answers lacked: their figures are not those of the whole system."""
+    marks = Counter(mark for outcome in outcomes for mark in outcome.answer.degraded)
+    return [
+        f"{name}: {count} of {len(outcomes)} answers are marked {mark!r}"
+        for mark, count in marks.most_common()
+    ]
+
+
 def _settings(plan: _Plan) -> dict[str, str]:
     return {
         "split": plan.split,
@@ -149,6 +159,7 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
                 f"{name} cannot be restricted to given candidates: {left_out} of {len(queries)} "
                 "queries are not measured for it, and comparisons leave them out"
             )
+        notes += _degraded_notes(name, results[name].outcomes)
     return SetResult(
         name=data.name,
         split=plan.split,

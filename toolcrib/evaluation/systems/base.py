@@ -35,12 +35,13 @@ class Answer:
     """Answer of a system to a query, best first.
 
     `confidence`: that any tool answers; `verdict`: of the gate; for systems that have these. The
-    ranking is the one before any gate.
+    ranking is the one before any gate. `degraded`: what the answer lacks, as in `FindResult`.
     """
 
     ranked: tuple[Ranked, ...]
     confidence: float | None = None
     verdict: str | None = None
+    degraded: tuple[str, ...] = ()
 
 
 class System(Protocol):

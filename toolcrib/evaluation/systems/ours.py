@@ -122,7 +122,7 @@ class _OwnSystem:
         where = None if among is None else HasId(frozenset(map(point_id, among)))
         found = self._crib.find_tools(query, k, where=where, gate=False)
         ranked = tuple(Ranked(hit.id, hit.score, hit.probability) for hit in found.tools)
-        return Answer(ranked, found.confidence, found.verdict)
+        return Answer(ranked, found.confidence, found.verdict, found.degraded)
 
     def complete(self, query: str, coverage: float) -> tuple[str, ...]:
         found = self._crib.find_tools(query, "auto", coverage=coverage, gate=False)
