@@ -150,6 +150,7 @@ def test_times_come_from_the_clock(retriever):
         ("please call create_issue now", {"create_issue", "pleasecallcreateissuenow"}),
         ("use github/create-issue", {"github/create-issue", "usegithubcreateissue"}),
         ("run getUserById", {"getuserbyid", "rungetuserbyid"}),
+        ("create_issueを実行", {"create_issueを実行", "createissueを実行", "create_issue"}),
         ("x" * 500, set()),
         ("?!", set()),
     ],

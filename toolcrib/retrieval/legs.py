@@ -22,7 +22,7 @@ from toolcrib.records.codec import FrozenModel
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import LegQuery, ListRequest, Record, ScoredPoint, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
-from toolcrib.text import name_key
+from toolcrib.text import UNSPACED_SCRIPTS, name_key
 
 MIN_LEG_CANDIDATES = 20
 """Minimum depth of a leg, which is otherwise twice `k`; 50 or 100 do not change the first ten."""
@@ -42,6 +42,7 @@ MAX_NAME_QUERY_WORDS = 8
 SELECT_PREFIX, MCP_PREFIX = "select:", "mcp__"
 """Prefixes of names that agents write: `select:name`, `mcp__server__tool`."""
 
+_UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]+")
 _IDENTIFIER = re.compile(r"(?<!\w)(?:\w+(?:[_\-./:]\w+)+|\w*[a-z][A-Z]\w*)")
 
 
@@ -96,7 +97,11 @@ def name_keys(text: str) -> set[str]:
     `server.tool` and `select:name`.
     """
     text = text.strip()
-    found = _IDENTIFIER.findall(text[:MAX_NAME_QUERY_CHARS])
+    head = text[:MAX_NAME_QUERY_CHARS]
+    found = _IDENTIFIER.findall(head)
+    if not head.isascii():
+        # `apply_passportを実行`: words of an unspaced script touch a name of ASCII.
+        found += _IDENTIFIER.findall(_UNSPACED.sub(" ", head))
     keys = {key for name in found for key in _spellings(name.casefold())}
     if text.startswith(SELECT_PREFIX):
         keys.update(map(name_key, text[len(SELECT_PREFIX) : MAX_NAME_QUERY_CHARS].split(",")))
