@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from scripts.typescript_types import TARGET, written
 from toolcrib.http.app import ENDPOINTS
@@ -158,6 +159,16 @@ def test_examples_of_bodies_are_taken(document, operations, service):
                 # Without their setting, no key changes servers.
                 fine = {403} if path == "/v1/servers" else {200, 204, 404, 409}
                 assert answer.status_code in fine, (path, answer.text)
+
+
+@pytest.mark.parametrize("digest", [{}, {"digest": None}])
+def test_an_approval_without_a_digest_is_wrong_by_the_document_too(document, service, digest):
+    body = {"verdict": "approve", **digest}
+    with service.client(access="write") as client:
+        answer = client.post("/v1/quarantine/mail/send_mail", json=body)
+    assert answer.status_code == 422
+    schema = document["components"]["schemas"]["VerdictBody"]
+    assert not Draft202012Validator(schema).is_valid(body)
 
 
 def test_messages_of_a_search_and_of_a_turn_may_hold_parts_as_documented(document, service):

@@ -179,7 +179,7 @@ def _ring(context: RequestContext) -> KeyRing:
 
 APPROVAL_SCHEMA: dict[str, Any] = {
     "if": {"properties": {"verdict": {"const": "approve"}}},
-    "then": {"required": ["digest"]},
+    "then": {"required": ["digest"], "properties": {"digest": {"type": "string"}}},
 }
 
 
