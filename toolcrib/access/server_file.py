@@ -270,7 +270,7 @@ LONG_PART = re.compile(r"/([\w-]{20,})(?=[/?#]|\Z)")
 """Part of a URL's path that may be a secret."""
 
 
-EMPTY_VALUES = {"args": [], "env": {}, "headers": {}}
+EMPTY_VALUES: Mapping[str, object] = {"args": [], "env": {}, "headers": {}}
 """Values that some hosts write and others leave out."""
 
 
