@@ -124,7 +124,7 @@ function Tools({ index, gateway }: { index?: number; gateway?: number }): VNode 
   if (gateway === undefined || gateway === index) return <>{count(index)}</>;
   return (
     <>
-      {count(index)} <small>{count(gateway)} at the gateway</small>
+      {count(index)} <small>gateway&nbsp;{count(gateway)}</small>
     </>
   );
 }
