@@ -180,15 +180,16 @@ NO_SESSION = {"code": -32000, "message": "Bad Request: No valid session ID provi
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "answer"),
+    ("status", "error", "answer", "reason"),
     [
-        (404, NOT_FOUND, "The server 'web' was restarted, so web__echo was not called"),
-        (404, None, "The server 'web' was restarted, so web__echo was not called"),
-        (400, NO_SESSION, "The server 'web' died during the call of web__echo, which may"),
+        (404, NOT_FOUND, "was restarted, so web__echo was not called", "it ended the session"),
+        (404, None, "was restarted, so web__echo was not called", "it ended the session"),
+        (400, NO_SESSION, "died during the call of web__echo, which may", "it ended the session"),
+        (401, None, "died during the call of web__echo, which may", "it refuses the authorisation"),
     ],
-    ids=["404", "404 without a message", "400"],
+    ids=["404", "404 without a message", "400", "401"],
 )
-async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, answer):
+async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, answer, reason):
     sessions: set[str] = set()
 
     async def handle(request: Request) -> Response:
@@ -218,9 +219,11 @@ async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, a
         async with behind.client({"web": {"url": f"{url}/mcp"}}) as client:
             assert await said(client, "web__echo") == "here"
             sessions.clear()
-            assert (await said(client, "web__echo")).startswith(answer)
+            assert (await said(client, "web__echo")).startswith(f"The server 'web' {answer}")
             await until_equal({}, missing, client)
             assert await said(client, "web__echo") == "here"
+
+    assert any(text.startswith(f"web: down: {reason}") for _, text in behind.said)
 
 
 async def test_an_entry_that_cannot_be_used_keeps_no_other_from_it(behind):

@@ -237,6 +237,8 @@ class Upstream:
             return
         if connection.has_lost_session:
             connection.give_up("it ended the session, as after a restart")
+        elif connection.lacks_authorisation:
+            connection.give_up("it refuses the authorisation that it took before")
         elif not connection.is_over:
             connection.give_up(f"it gave no sign of life within {pong_s:g} s")
         await connection.close()
