@@ -15,6 +15,7 @@ import yaml
 
 from tests.conftest import ROOT
 from toolcrib.gateway.config import McpFile
+from toolcrib.gateway.serve import DRAIN_TIMEOUT_S
 from toolcrib.settings import load_settings
 
 helm = pytest.importorskip("helm_python", reason="built for Linux on x86-64 alone")
@@ -109,7 +110,14 @@ def test_unknown_and_wrong_values_are_refused(values):
         chart.validate_schema(values)
 
 
-@pytest.mark.parametrize(("settings", "drain_s"), [({}, 20), ({"service": {"drain_s": 90.5}}, 91)])
+@pytest.mark.parametrize(
+    ("settings", "drain_s"),
+    [
+        ({}, 20),
+        ({"service": {"drain_s": 90.5}}, 91),
+        ({"service": {"drain_s": 0}}, DRAIN_TIMEOUT_S),
+    ],
+)
 def test_a_pod_has_time_to_drain_and_to_close(settings, drain_s):
     for part in ("service", "gateway"):
         spec = pod({**BOTH, "settings": settings}, part)

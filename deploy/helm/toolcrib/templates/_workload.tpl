@@ -64,8 +64,9 @@ spec:
     spec:
       serviceAccountName: {{ .root.Values.serviceAccount.name | default (include "toolcrib.name" .root) }}
       automountServiceAccountToken: false
-      # The wait before the signal, service.drain_s for requests under way, and closing the store.
-      terminationGracePeriodSeconds: {{ dig "service" "drain_s" 20 .root.Values.settings | float64 | ceil | int | add 15 }}
+      # The wait before the signal, service.drain_s for requests under way (5 s for a gateway's
+      # calls), and closing the store.
+      terminationGracePeriodSeconds: {{ dig "service" "drain_s" 20 .root.Values.settings | float64 | ceil | int | max 5 | add 15 }}
       {{- with .root.Values.imagePullSecrets }}
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
