@@ -212,7 +212,12 @@ async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, a
             return Response(status_code=202)
         results = {"tools/list": {"tools": [ECHO | {"inputSchema": {"type": "object"}}]}}
         results["tools/call"] = {"content": [{"type": "text", "text": "here"}]}
-        return JSONResponse({**about, "result": results.get(method, {})})
+        if asked.get("params", {}).get("arguments"):
+            fault = {"code": -32602, "message": "no such word"}
+            answer, status_code = {"error": fault}, 404
+        else:
+            answer, status_code = {"result": results.get(method, {})}, 200
+        return JSONResponse(about | answer, status_code=status_code)
 
     app = Starlette(routes=[Route("/mcp", handle, methods=["POST", "GET", "DELETE"])])
     with serving_app(app) as url:
@@ -222,6 +227,10 @@ async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, a
             assert (await said(client, "web__echo")).startswith(f"The server 'web' {answer}")
             await until_equal({}, missing, client)
             assert await said(client, "web__echo") == "here"
+            opened = set(sessions)
+            assert "no such word" in await said(client, "web__echo", word="x")
+            assert await said(client, "web__echo") == "here"
+            assert sessions == opened
 
     assert any(text.startswith(f"web: down: {reason}") for _, text in behind.said)
 

@@ -70,6 +70,8 @@ SDK_HTTP_ERRORS = ("Server returned an error response", "Not Found", "Session te
 SESSION_REFUSALS = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
 """Statuses for a request of a session that has ended; 404 is the protocol's."""
 
+REQUEST_FAULTS = (types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
+
 TOOL_ERROR = "tool_error"
 """Error type, by the conventions, of a call that the tool answered with an error."""
 
@@ -526,10 +528,10 @@ class UpstreamConnection:
     def _refuses_session(self, error: MCPError) -> bool:
         """True for an HTTP status by which servers refuse the id of a session that has ended.
 
-        The status may also be that of an unknown method.
+        The status may also be that of a fault of the request.
         """
         is_refused = self._state.status in SESSION_REFUSALS
-        return is_refused and error.code != types.METHOD_NOT_FOUND and not is_closed(error)
+        return is_refused and error.code not in REQUEST_FAULTS and not is_closed(error)
 
 
 class _RelayingSession(ClientSession):
