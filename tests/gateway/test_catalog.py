@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib.gateway.catalog import CatalogProvider, ToolCatalog, server_summary
 from toolcrib.records import Scope, ToolSpec
-from toolcrib.records.definitions import RESERVED_NAMES
+from toolcrib.records.definitions import RESERVED_NAMES, provider_name
 
 ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -71,6 +71,15 @@ def test_a_tool_is_known_by_its_id_and_by_its_own_name_where_only_one_has_it():
     assert catalog.find("fax/send") is catalog.get("fax/send")
     assert catalog.find("dial") is catalog.get("fax/dial")
     assert catalog.find("send") is None
+
+
+def test_no_own_name_takes_the_calls_of_another_servers_tool_that_is_gone():
+    for gone in (tool("bank", "pay"), tool("my.bank", "pay")):
+        for own in (provider_name(gone), gone.id):
+            catalog = ToolCatalog([tool("vendor", own)])
+            assert catalog.find(own) is None
+            (entry,) = catalog
+            assert catalog.find(entry.name) is entry
 
 
 def test_the_tools_of_one_server_are_replaced_and_the_others_are_the_same():

@@ -26,7 +26,7 @@ from toolcrib.caches import BoundedMap
 from toolcrib.integrations.formats import provider_meta
 from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import Scope, ToolSpec
-from toolcrib.records.definitions import OwnTool, provider_name
+from toolcrib.records.definitions import OwnTool, may_name_another, provider_name
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
@@ -72,7 +72,7 @@ class ToolCatalog:
             if last is None or last.spec != spec:
                 last = CatalogEntry(provider_name(spec), spec, tool_payload(spec))
             self._entries[spec.id] = last
-        self._by_name = by_unique_name(self, lambda entry: entry.name)
+        self._by_name = _by_unique_name(self, lambda entry: entry.name)
         self._of_scopes: BoundedMap[Scope, tuple[CatalogEntry, ...]] = BoundedMap(
             MAX_SCOPE_TOOLS_BYTES, lambda scope, tools: scope.bytes + 8 * len(tools)
         )
@@ -93,7 +93,7 @@ class ToolCatalog:
 
     @cached_property
     def _only(self) -> dict[str, CatalogEntry]:
-        return by_unique_name(self, lambda entry: entry.spec.name)
+        return by_own_name(self)
 
     def of(self, server: str) -> list[CatalogEntry]:
         """Tools of a server."""
@@ -123,7 +123,14 @@ class ToolCatalog:
         return ToolCatalog([*others, *specs], self._entries)
 
 
-def by_unique_name(
+def by_own_name(entries: Iterable[CatalogEntry]) -> dict[str, CatalogEntry]:
+    """Entries by their own names, where no other entry has the name or could have it."""
+    # Else a server could take the calls of another's tool that is held back or gone.
+    own = (entry for entry in entries if not may_name_another(entry.spec.name))
+    return _by_unique_name(own, lambda entry: entry.spec.name)
+
+
+def _by_unique_name(
     entries: Iterable[CatalogEntry], name: Callable[[CatalogEntry], str]
 ) -> dict[str, CatalogEntry]:
     """Entries by a name that no other entry has."""

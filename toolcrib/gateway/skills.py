@@ -37,7 +37,7 @@ from pydantic import ValidationError
 
 from toolcrib.crib import Crib
 from toolcrib.gateway.auth import granted_scope
-from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_unique_name
+from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_own_name
 from toolcrib.gateway.index import IS_SKILL, OPENING_MESSAGE, GatewayIndex
 from toolcrib.indexers.readers.mcp_skills import SKILLS_EXTENSION, file_digest
 from toolcrib.indexers.readers.skills import (
@@ -203,8 +203,7 @@ class GatewaySkills(Provider):
     def _visible(self) -> dict[str, ToolSpec]:
         """The caller's skills, by id and by unique name."""
         here = self._within_scope(get_access_token())
-        named = by_unique_name(here, lambda entry: entry.spec.name)
-        return {key: entry.spec for key, entry in named.items()} | {
+        return {name: entry.spec for name, entry in by_own_name(here).items()} | {
             entry.spec.id: entry.spec for entry in here
         }
 

@@ -353,6 +353,11 @@ def _is_exact(parts: Sequence[str]) -> bool:
     return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 
 
+def may_name_another(name: str) -> bool:
+    """True for a tool's own name that could be another tool's id, or its name for providers."""
+    return "/" in name or "__" in name or _DIGEST_SUFFIX.search(name) is not None
+
+
 def namespace_of(server: str) -> str:
     """Namespace of a server's tools: its name, with a digest where providers refuse the name."""
     return server if _is_exact([server]) else with_digest(server, server)
