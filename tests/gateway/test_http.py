@@ -218,7 +218,10 @@ async def test_what_a_key_does_not_grant_is_not_there(guarded, mode):
         refused = [await said(client, name) for name in hidden]
         refused += [await said(client, "call_tool", name=name) for name in hidden]
         own = await client.call_tool("post__echo", {})
+        # Servers that the key does not grant have a tool of that name, too.
+        bare = await client.call_tool("call_tool", {"name": "echo", "arguments": {}})
 
+    assert bare.structured_content == own.structured_content
     assert [tool["name"] for tool in found.structured_content["tools"]] == ["post__echo"]
     assert search.description.endswith("Here are tools of: post (1 tool: echo).")
     assert all(told.startswith("There is no tool") for told in refused)

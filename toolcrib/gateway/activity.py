@@ -91,7 +91,9 @@ class GatewayRecorder(Middleware):
     def _record(
         self, session: ServerSession, name: str, arguments: Mapping[str, Any], **about: Any
     ) -> None:
-        entry, token = self._index.catalog.find(name), get_access_token()
+        token = get_access_token()
+        # A refused call is recorded under the tool that it was meant for.
+        entry = self._index.find(name, token) or self._index.catalog.find(name)
         client = session.client_params and session.client_params.client_info
         agent = f"{client.name} {client.version}".strip() if client else ""
         self._log.record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastmcp.server.auth import AccessToken
 from fastmcp.server.context import Context
-from fastmcp.server.dependencies import get_context
+from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.server.providers import Provider
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
@@ -72,7 +72,8 @@ class ToolCatalog:
             if last is None or last.spec != spec:
                 last = CatalogEntry(provider_name(spec), spec, tool_payload(spec))
             self._entries[spec.id] = last
-        self._by_name = _by_unique_name(self, lambda entry: entry.name)
+        count = Counter(entry.name for entry in self)
+        self._by_name = {entry.name: entry for entry in self if count[entry.name] == 1}
         self._of_scopes: BoundedMap[Scope, tuple[CatalogEntry, ...]] = BoundedMap(
             MAX_SCOPE_TOOLS_BYTES, lambda scope, tools: scope.bytes + 8 * len(tools)
         )
@@ -87,12 +88,17 @@ class ToolCatalog:
         """Tool with this id."""
         return self._entries.get(tool_id)
 
-    def find(self, name: str) -> CatalogEntry | None:
-        """Tool with this name, this id, or this own name if it is unique."""
-        return self._by_name.get(name) or self._entries.get(name) or self._only.get(name)
+    def find(
+        self, name: str, is_granted: Callable[[CatalogEntry], bool] | None = None
+    ) -> CatalogEntry | None:
+        """Granted tool with this name, this id, or this own name if no other granted one has it."""
+        found = self._by_name.get(name) or self._entries.get(name)
+        same = [found] if found else self._by_own_name.get(name, ())
+        granted = [entry for entry in same if is_granted is None or is_granted(entry)]
+        return granted[0] if len(granted) == 1 else None
 
     @cached_property
-    def _only(self) -> dict[str, CatalogEntry]:
+    def _by_own_name(self) -> dict[str, list[CatalogEntry]]:
         return by_own_name(self)
 
     def of(self, server: str) -> list[CatalogEntry]:
@@ -123,20 +129,14 @@ class ToolCatalog:
         return ToolCatalog([*others, *specs], self._entries)
 
 
-def by_own_name(entries: Iterable[CatalogEntry]) -> dict[str, CatalogEntry]:
-    """Entries by their own names, where no other entry has the name or could have it."""
+def by_own_name(entries: Iterable[CatalogEntry]) -> dict[str, list[CatalogEntry]]:
+    """Entries by their own names, without names that could be another entry's name or id."""
     # Else a server could take the calls of another's tool that is held back or gone.
-    own = (entry for entry in entries if not may_name_another(entry.spec.name))
-    return _by_unique_name(own, lambda entry: entry.spec.name)
-
-
-def _by_unique_name(
-    entries: Iterable[CatalogEntry], name: Callable[[CatalogEntry], str]
-) -> dict[str, CatalogEntry]:
-    """Entries by a name that no other entry has."""
-    named = [(name(entry), entry) for entry in entries]
-    count = Counter(each for each, _ in named)
-    return {each: entry for each, entry in named if count[each] == 1}
+    named: dict[str, list[CatalogEntry]] = defaultdict(list)
+    for entry in entries:
+        if not may_name_another(entry.spec.name):
+            named[entry.spec.name].append(entry)
+    return named
 
 
 def find_by_words(entries: Sequence[CatalogEntry], text: str) -> list[CatalogEntry]:
@@ -221,10 +221,8 @@ class CatalogProvider(Provider):
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
         # Tools of servers have no versions.
         del version
-        entry = self._index.catalog.find(name)
-        if entry is None or not entry.fits(from_scope(self._index.scope)):
-            return None
-        return self._tool(entry)
+        entry = self._index.find(name, get_access_token())
+        return None if entry is None else self._tool(entry)
 
     def tools(self) -> list[GatewayTool]:
         """All tools of the catalog, by id."""

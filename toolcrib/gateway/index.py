@@ -138,6 +138,10 @@ class GatewayIndex:
         where = from_scope(self.scope_of(token))
         return lambda entry: entry.fits(where) and has_tool(token, entry.spec.id)
 
+    def find(self, name: str, token: AccessToken | None) -> CatalogEntry | None:
+        """Tool with this name for a key's holder; tools out of their reach change nothing."""
+        return self.catalog.find(name, self.grants(token))
+
     @property
     def crib(self) -> Crib:
         """Crib of the index; available once `is_open` is set."""

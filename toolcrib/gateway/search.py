@@ -488,7 +488,7 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
         return structured_answer({"tools": checked})
 
     def _readiness(self, name: str, visible: Collection[str]) -> dict[str, Any]:
-        entry = self._tools.catalog.find(name)
+        entry = self._tools.find(name, get_access_token())
         if entry is not None and entry.spec.id in visible:
             server, unready = entry.spec.server, self._pool.unready(entry.spec.server)
         else:
@@ -533,7 +533,7 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
         """Return the complete schemas of tools; tools out of scope are unknown."""
         await self.wait()
         visible = await self._visible(ctx)
-        named = {name: self._tools.catalog.find(name) for name in names}
+        named = {name: self._tools.find(name, get_access_token()) for name in names}
         here = {name: each for name, each in named.items() if each and each.spec.id in visible}
         once = {each.name: self._definition(each, "schema") for each in here.values()}
         lengths = accumulate(len(json.dumps(each)) for each in once.values())
@@ -553,7 +553,7 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
         """Call a tool by a call tool; one of a lower risk than the tool's is refused."""
         for is_last in (False, True):
             visible = await self._visible(ctx)
-            entry = self._tools.catalog.find(name)
+            entry = self._tools.find(name, get_access_token())
             if entry is not None and entry.spec.id in visible:
                 if self._by_risk and not may_call(call_tool, entry.spec):
                     own = call_tool_of(entry.spec)

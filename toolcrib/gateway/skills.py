@@ -203,7 +203,8 @@ class GatewaySkills(Provider):
     def _visible(self) -> dict[str, ToolSpec]:
         """The caller's skills, by id and by unique name."""
         here = self._within_scope(get_access_token())
-        return {name: entry.spec for name, entry in by_own_name(here).items()} | {
+        named = by_own_name(here).items()
+        return {name: same[0].spec for name, same in named if len(same) == 1} | {
             entry.spec.id: entry.spec for entry in here
         }
 
