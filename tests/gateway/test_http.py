@@ -229,6 +229,21 @@ async def test_what_a_key_does_not_grant_is_not_there(guarded, mode):
     assert own.structured_content == {"given": {}}
 
 
+async def test_a_hint_tells_of_no_tool_that_a_key_does_not_grant(guarded):
+    url, ring, _ = guarded
+    answers: list[str] = []
+    for name in ("vault__echo", "vault__none"):
+        _, text = ring.create(name, Grant(servers=frozenset({"post"})))
+        async with with_key(url, text) as client:
+            await client.call_tool("find_tools", {"query": "repeat what is said"})
+            for _ in range(3):
+                answer = await client.call_tool(name, {}, raise_on_error=False)
+            answers.append(answer.content[-1].text.replace(name, "it"))
+
+    assert "Hint" in answers[0]
+    assert answers[0] == answers[1]
+
+
 @asynccontextmanager
 async def hearing(
     url: str, text: str, mode: str

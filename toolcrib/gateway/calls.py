@@ -157,7 +157,7 @@ class Alternatives:
 
         `goal`: the search that led to the tool's call, empty if there was none.
         """
-        failed = self._index.catalog.find(name)
+        failed = self._index.find(name, get_access_token())
         if failed is None or not self._index.is_open.is_set():
             return []
         return [each.name for each in await self._find(failed, self._budgets.of(key), goal)]
