@@ -461,8 +461,8 @@ class SemanticDetector(HeuristicDetector):
             level, signals, needs = held, holds, dict[str, float]()
             labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
             if answer is not None:
-                by_words = smalltalk_of(words, self._cues.indexes, answer).confidence
-                confidences["smalltalk"] = max(confidences["smalltalk"], by_words)
+                known = smalltalk_of(words, self._cues.indexes, answer).confidence
+                confidences["smalltalk"] = max(confidences["smalltalk"], known)
         else:
             self._apply_stated(words, labels, confidences, is_read=is_read)
             needs = dict(zip(self._needs, predictions["need"].shares, strict=True))
