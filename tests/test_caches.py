@@ -16,6 +16,7 @@ PACKAGE = Path(toolcrib.__file__).parent
 
 BOUNDS = {
     "caches.decorate": "`cached_texts`: so many texts of so many characters",
+    "encoders.language._is_encoded": "4,096 letters",
     "encoders.language._is_latin": "4,096 letters",
     "cli.evaluate.classifier_of": "the questions of a file",
     "encoders.lexical._dimension": "200,000 terms, each cut to a length",

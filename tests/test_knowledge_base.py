@@ -175,9 +175,12 @@ def test_a_name_that_no_collection_can_have_is_refused_in_our_words(name, librar
 
 
 def test_two_collections_of_one_name_are_refused_and_nothing_is_added(library):
+    secret = Collection(name="wards", sensitivity="pii")
     with pytest.raises(QueryError, match="wards"):
-        library.define([Collection(name="wards", sensitivity="pii"), Collection(name="wards")])
+        library.define([secret, Collection(name="wards")])
     assert library.passage_counts() == []
+    library.define([secret, secret])
+    assert library.passage_counts() == [(secret, 0)]
 
 
 def test_threads_may_fill_collections_side_by_side(library):

@@ -345,7 +345,7 @@ class Crib:
         """Add collections, or replace their descriptions.
 
         Raises:
-            QueryError: something is no `Collection`, or two of them have one name.
+            QueryError: something is no `Collection`, or two different ones have one name.
         """
         self.knowledge.define(require_all(collections, Collection, "collections"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -126,12 +125,13 @@ class KnowledgeBase:
         """Add collections, or replace their descriptions; durable on return.
 
         Raises:
-            QueryError: two of the collections have one name.
+            QueryError: two different collections have one name.
         """
         given = tuple(collections)
-        for name, times in Counter(each.name for each in given).items():
-            if times > 1:
-                raise QueryError(f"the collection {name!r} is given {times} times: give it once")
+        by_name: dict[str, Collection] = {}
+        for each in given:
+            if by_name.setdefault(each.name, each) != each:
+                raise QueryError(f"two different collections have the name {each.name!r}")
         store = self._open()
         with self._writing:
             kept = read_collection_index(store.read_meta(), self._dense)

@@ -121,7 +121,7 @@ def test_a_nearly_full_disk_is_an_error_and_what_was_written_stays(tmp_path, mon
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_says_where(tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(StoreWriteError, match=f"{tmp_path / 'file' / 'store'} .*Not a directory"):
+    with pytest.raises(StoreDamagedError, match=f"{tmp_path / 'file' / 'store'} .*a file"):
         EdgeStore.open(tmp_path / "file" / "store", layout(4))
 
 
