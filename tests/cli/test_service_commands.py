@@ -57,6 +57,16 @@ def test_a_url_on_the_line_goes_before_the_variable_and_a_store_before_both(shel
     assert "a store or a service" in stderr
 
 
+def test_a_store_warns_that_the_namespace_is_for_a_service(shell, caplog):
+    index = ("index", shell.write("tools.jsonl", *TOOLS), "--store", "mine")
+    for env in ({}, {"TOOLCRIB_NAMESPACE": "default"}):
+        shell.json(*index, **env)
+    assert caplog.messages == []
+    shell.json(*index, TOOLCRIB_NAMESPACE="acme")
+    [warning] = caplog.messages
+    assert "(acme)" in warning
+
+
 def test_errors_of_a_service_are_one_line_with_the_exit_code_of_their_kind(shell, service):
     stranger = {**service, "TOOLCRIB_API_KEY": "tc_nobody"}
     assert shell.error("show", "mail/nobody", **service).count("\n") == 1

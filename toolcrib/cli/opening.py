@@ -146,6 +146,13 @@ def open_crib(context: typer.Context, store: str | None, **how: Unpack[Opening])
         rerank = replace(settings.rerank, load="use")
         settings = settings.model_copy(update={"rerank": rerank})
     location = store or settings.store
+    if settings.namespace not in {None, DEFAULT_NAMESPACE}:
+        logger.warning(
+            "the setting namespace (%s) is for a service: in the store %s this works on the "
+            "default namespace",
+            settings.namespace,
+            location,
+        )
     with _open(location, settings, how) as crib:
         try:
             yield crib
