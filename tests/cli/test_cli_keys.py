@@ -120,7 +120,7 @@ def test_a_name_in_place_of_an_id_is_told_with_the_id(shell):
     ("arguments", "words"),
     [
         ("create ann --rate 5", "--rate '5': "),
-        ("create ann --namespace Acme", "--namespace 'Acme': "),
+        ("create ann --namespace Acme", "--namespace 'Acme': 'Acme' is no namespace"),
         ("create ann --max-sensitivity secret", "--max-sensitivity 'secret': "),
         ("create ann --profile nosuch", "gateway.profiles has no 'nosuch'; add it to the settings"),
         ("revoke 000000000000", "no key in .toolcrib has the id '000000000000'"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from toolcrib.records import (
     SENSITIVITIES,
@@ -179,6 +180,13 @@ ANSWER = as_json(FindResult("q", (), {}))
 def test_what_is_of_another_type_is_no_record(kind, wrong):
     with pytest.raises(ValidationError, match=r"servres|verdict|took_ms|query"):
         load(kind, json.dumps(wrong))
+
+
+@pytest.mark.parametrize(("items", "places"), [([], ["the whole"]), ([1], ["0"])])
+def test_a_list_of_faulty_items_is_not_too_short_as_well(items, places):
+    with pytest.raises(ValidationError) as caught:
+        adapter(Annotated[tuple[str, ...], Field(min_length=1)]).validate_python(items)
+    assert [place for place, _ in faults(caught.value)] == places
 
 
 @pytest.mark.parametrize(("count", "listed"), [(1_000, 1_000), (1_001, 1)])

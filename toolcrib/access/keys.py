@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema, model_validator
 
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock, SystemClock
@@ -27,6 +27,7 @@ from toolcrib.errors import (
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.records.codec import FrozenModel, in_words
 from toolcrib.records.scope import DEFAULT_NAMESPACE, Names, lowest
+from toolcrib.store.namespaced import NAMESPACE_PATTERN, check_name
 from toolcrib.store.records_db import DbRow, RecordsDb
 
 TABLE = "keys"
@@ -57,7 +58,17 @@ ALL_NAMESPACES = "*"
 MIN_KEY_DAYS, MAX_KEY_DAYS = 0.001, 36_500
 """Shortest and longest time until a key expires."""
 
-Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9_.-]{0,62})$")]
+
+def _check_namespace(name: str) -> str:
+    """Check the name of a namespace, or `*`, and return it."""
+    return name if name == ALL_NAMESPACES else check_name(name)
+
+
+Namespace = Annotated[
+    str,
+    AfterValidator(_check_namespace),
+    WithJsonSchema({"type": "string", "pattern": rf"^(\*|{NAMESPACE_PATTERN.pattern})$"}),
+]
 
 
 # -- grants and callers ------------------------------------------------------------------

@@ -61,7 +61,7 @@ from toolcrib.errors import (
 )
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
-from toolcrib.records.codec import as_json, in_words
+from toolcrib.records.codec import as_json, faults, in_words
 from toolcrib.records.reports import Finding, Held
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
@@ -192,7 +192,7 @@ def _grant(given: dict[str, Any]) -> Grant:
         if not fault["loc"]:
             raise QueryError(f"--admin: {in_words(error, '')}") from error
         place = str(fault["loc"][0]).replace("_", "-").removesuffix("s")
-        raise QueryError(f"--{place} {fault['input']!r}: {fault['msg']}") from error
+        raise QueryError(f"--{place} {fault['input']!r}: {faults(error)[0][1]}") from error
 
 
 def _print_keys(keys: list[dict[str, Any]], location: str) -> None:

@@ -121,7 +121,10 @@ def faults(error: ValidationError, whole: str = "the whole") -> list[tuple[str, 
     if (count := error.error_count()) > MAX_FAULTS:
         return [(whole, f"{count:,} faults, too many to list")]
     details = error.errors(include_url=False, include_input=False)
-    return [(_place(each) or whole, _reason(each)) for each in details]
+    inside = {each["loc"][:depth] for each in details for depth in range(len(each["loc"]))}
+    # An item with a fault was not counted, so its list may only seem too short.
+    kept = [each for each in details if each["type"] != "too_short" or each["loc"] not in inside]
+    return [(_place(each) or whole, _reason(each)) for each in kept]
 
 
 def in_words(error: ValidationError, whole: str = "the whole", *, most: int | None = 1) -> str:
