@@ -128,6 +128,9 @@ class TestApprove:
     def test_a_store_that_is_not_there_is_named(self, held):
         assert "nowhere" in held.error("approve", "--store", "nowhere", code=3)
 
+    def test_a_name_that_no_namespace_has_is_refused(self, held):
+        assert "'ACME' is no namespace" in held.error("approve", "--namespace", "ACME")
+
     def test_a_named_one_is_approved_as_it_is(self, held):
         seen = held.json("approve")["held"][0]["digest"]
         assert seen in held("approve", "--list").stdout

@@ -65,6 +65,7 @@ from toolcrib.records.codec import as_json, faults, in_words
 from toolcrib.records.reports import Finding, Held
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
+from toolcrib.store.namespaced import check_name
 
 if TYPE_CHECKING:
     from toolcrib.store.qdrant_server import ServerStore
@@ -316,7 +317,7 @@ def _held_review(
             )
         return
     with closing(build.open_records_db(gateway_store(store, settings), settings)) as records_db:
-        quarantine = Quarantine(records_db, namespace or DEFAULT_NAMESPACE)
+        quarantine = Quarantine(records_db, check_name(namespace or DEFAULT_NAMESPACE))
         held = quarantine.list()
         ids = {each.tool_id for each in held}
         yield HeldReview(
