@@ -261,6 +261,11 @@ def test_without_tools_the_first_refusal_is_raised():
     assert str(caught.value) == "tools.jsonl: line 1: holds no tools to use; name: missing"
 
 
+def test_an_empty_index_is_not_taken_for_a_file_without_tools():
+    with pytest.raises(SourceError, match="index some first"):
+        checked_data_set("queries.jsonl", [], [located("a", "ring Ada")])
+
+
 def test_without_queries_the_error_says_where_they_went():
     with pytest.raises(SourceError) as caught:
         checked_data_set("set", [DIAL], [located("a", "ring Ada")])

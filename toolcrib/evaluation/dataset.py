@@ -340,6 +340,8 @@ def _checked_tools(
             findings["tools left out, they are switched off"].append(repr(tool.id))
         else:
             kept[tool.id] = tool
+    if not tools:
+        raise SourceError(name, "", "there are no tools for these queries; index some first")
     if not kept:
         raise _nothing_left(name, "tools", tools, findings)
     return tuple(kept.values())
