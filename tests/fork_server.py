@@ -108,4 +108,11 @@ def _run(
     os.environ.clear()
     os.environ.update(env)
     sys.argv[1:] = arguments
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:
+            # At the end of a process of its own this is no failure.
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123

@@ -37,6 +37,7 @@ FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "fin
 MADE_OF_NAMES = {
     "toolcrib.encoders.wordpiece": "a tokenizer's marks",
     "toolcrib.evaluation.dataset": "names between boundaries",
+    "toolcrib.http.openapi": "words of Python between boundaries",
     "toolcrib.indexers.links": "a parameter's name, with words around it",
     "toolcrib.integrations.providers": "a provider's rule; an author's pattern, never matched",
     "toolcrib.language_models.turns": "a label between boundaries",
