@@ -117,7 +117,15 @@ def test_files_of_no_known_kind_are_counted_in_the_log(tmp_path, caplog):
     write(tmp_path, **dict.fromkeys(["a.md", "a.csv", "b/b.csv", "b/README", ".x.csv"], "Text."))
     read(tmp_path)
     [record] = caplog.records
-    assert record.args == (tmp_path, ".csv (2), no ending (1)")
+    assert record.args == (tmp_path, "files of no known kind", ".csv (2), no ending (1)")
+
+
+def test_binary_files_of_a_known_kind_are_counted_in_the_log(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    write(tmp_path, **{"a.md": "Text.", "b.md": b"a\0", "b/c.html": b"\0", "d.py": ""})
+    read(tmp_path)
+    [record] = caplog.records
+    assert record.args == (tmp_path, "binary or empty files", ".html (1), .md (1), .py (1)")
 
 
 def test_a_bad_file_does_not_lose_the_good_ones(tmp_path):

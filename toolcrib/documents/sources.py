@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -134,12 +134,16 @@ def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
     """Yield all documents below a folder, sorted; links out of the folder are refused."""
     inside = os.path.realpath(folder)
     empty = True
+    skipped: Counter[str] = Counter()
     unreadable: list[OSError] = []
     for path in _paths_below(folder, inside, unreadable.append):
         empty = False
         found = _refusal(path, _LINK_OUT) if _leads_out(path, inside) else _read_file(path)
-        if not _is_skipped(found):
+        if _is_skipped(found):
+            skipped[path.suffix] += 1
+        else:
             yield found
+    _log_left_out(folder, "binary or empty files", skipped)
     for error in unreadable:
         yield _refusal(error.filename, f"cannot be read: {error.strerror}")
     if empty and not unreadable:
@@ -161,9 +165,14 @@ def _paths_below(
         known = [name for name in shown if kind_of_name(name) is not None]
         others.update(Path(name).suffix or "no ending" for name in {*shown} - {*known})
         yield from (Path(parent, name) for name in known)
-    if others:
-        counts = ", ".join(f"{ending} ({count})" for ending, count in sorted(others.items()))
-        logger.info("%s: files of no known kind left out: %s", folder, counts)
+    _log_left_out(folder, "files of no known kind", others)
+
+
+def _log_left_out(folder: Path, what: str, by_ending: Mapping[str, int]) -> None:
+    """Log the numbers of files that a folder's walk left out, if there are any."""
+    if by_ending:
+        counts = ", ".join(f"{ending} ({count})" for ending, count in sorted(by_ending.items()))
+        logger.info("%s: %s left out: %s", folder, what, counts)
 
 
 _LINK_OUT = "a link out of the folder; name what it leads to by itself"
