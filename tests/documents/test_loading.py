@@ -168,6 +168,11 @@ def test_front_matter_is_no_text_but_names_a_document():
     assert loaded("---\ndraft: true\n---\nText.\n", "b.md").title == "b"
 
 
+def test_an_unquoted_value_of_front_matter_may_have_a_colon():
+    page = loaded("---\ntitle: Spindle: the user's run-in\nowner: QA\n---\nText.\n", "a.md")
+    assert (page.text, page.title) == ("Text.\n", "Spindle: the user's run-in")
+
+
 @pytest.mark.parametrize("text", ["---\nwords\n---\nText.", "---\na: [\n---\nText.", "--- \nText."])
 def test_what_only_looks_like_front_matter_stays(text):
     assert text_of(text, "a.md") == text

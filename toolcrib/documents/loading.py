@@ -94,6 +94,9 @@ MIN_GUESS_BYTES = 16
 """With fewer bytes beyond ASCII, the most frequent encoding is the best guess."""
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+_VALUE_WITH_COLON = re.compile(r"^(\w[\w-]*:[ \t]+)(\w.*:[ \t].*)$", re.MULTILINE)
+"""`title: Spindle: run-in`, which people write, and which is no YAML without quotes."""
+
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
 _WHITE_SPACE_RUN = re.compile(r"[ \t\r\n]{2,}")
@@ -200,12 +203,18 @@ def _guess(content: bytes) -> str:
 
 def _front_matter(text: str) -> tuple[str, str]:
     """Markdown without its front matter, and the title in the front matter."""
-    block = _FRONT_MATTER.match(text)
-    with suppress(ValueError):
-        if block and is_object(data := parse_yaml(block[1])):
-            title = data.get("title")
-            return text[block.end() :], title.strip() if isinstance(title, str) else ""
+    if block := _FRONT_MATTER.match(text):
+        for written in (block[1], _VALUE_WITH_COLON.sub(_quoted_value, block[1])):
+            with suppress(ValueError):
+                if is_object(data := parse_yaml(written)):
+                    title = data.get("title")
+                    return text[block.end() :], title.strip() if isinstance(title, str) else ""
     return text, ""
+
+
+def _quoted_value(pair: re.Match[str]) -> str:
+    escaped = pair[2].strip().replace("'", "''")
+    return f"{pair[1]}'{escaped}'"
 
 
 def _notebook(text: str) -> str:
