@@ -216,6 +216,12 @@ def test_cells_of_another_shape_do_not_matter():
     assert text_of(json.dumps({"cells": cells}), "a.ipynb") == "```\nx\n```\n\n"
 
 
+def test_the_title_of_a_word_document_is_above_its_headings():
+    styles = '<w:style w:type="paragraph" w:styleId="Titel"><w:name w:val="Title"/></w:style>'
+    content = docx(("Titel", "Lathe"), ("Heading1", "Oil"), ("", "HLP 46."), styles=styles)
+    assert text_of(content, "a.docx") == "# Lathe\n\n## Oil\n\nHLP 46."
+
+
 def test_word_documents_keep_their_headings():
     content = docx(("Heading1", "Leave"), ("", "Ask the_lead *first*."), ("Heading2", "Sick"))
     assert text_of(content, "a.docx") == "# Leave\n\nAsk the_lead *first*.\n\n## Sick"

@@ -393,15 +393,26 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
     return _html_to_markdown(html)[0], ""
 
 
+_WORD_TITLE = re.compile(r'<p class="title">(.*?)</p>', re.DOTALL)
+_HEADING_TAG = re.compile(r"(</?h)([1-5])>")
+
+
 def _docx_to_markdown(content: bytes) -> tuple[str, str]:
-    """Markdown of a Word document, and no title; headings are those of Word's own styles."""
+    """Markdown of a Word document, and no title; headings are those of Word's own styles.
+
+    The style Title is the heading above all others.
+    """
     with _conversion_errors("DOCX"):
         mammoth = require_docs("mammoth")
         html = mammoth.convert_to_html(
             _with_equations(content),
             # Pictures are dropped, and their alternative texts kept.
             convert_image=mammoth.images.img_element(_without_picture),
+            style_map="p[style-name='Title'] => p.title:fresh",
         ).value
+        if _WORD_TITLE.search(html):
+            lower = _HEADING_TAG.sub(lambda tag: f"{tag[1]}{int(tag[2]) + 1}>", html)
+            html = _WORD_TITLE.sub(r"<h1>\1</h1>", lower)
         # Word marks a head row only if it is repeated on each page.
         return _html_to_markdown(html, first_row_is_head=True)[0], ""
 
