@@ -361,6 +361,8 @@ def test_the_landmarks_of_a_page_without_such_elements_are_its_roles():
     assert html(f'<p>Top</p><div role="main">{menu}<p>Text.</p></div>').text == "Text."
     path, foot = '<div id="breadcrumb-section">Handbook</div>', '<div id="footer">Made by</div>'
     assert html(f"{path}<p>Text.</p>{foot}").text == "Text."
+    line = '<div class="page-metadata">Created by Ana, last modified on May 2</div>'
+    assert html(f"{line}<p>Text.</p>").text == "Text."
     nested = '<main><div role="main"><p>Text.</p></div></main><p>Beside</p>'
     assert html(nested).text == "Text."
 
@@ -387,6 +389,15 @@ def test_a_cell_that_spans_rows_is_repeated_in_each():
         "| Files | monthly | Ana |",
         "| None | | Ana |",
     ]
+
+
+def test_a_table_in_a_cell_is_one_line_of_it():
+    inner = (
+        "<table><tr><th>C1</th><td>supplies</td></tr>"
+        "<tr><th>C2</th><td><a href='/d'>drives</a></td></tr></table>"
+    )
+    rows = table(["<th>Aisle</th>", "<th>Content</th>"], ["<td>C</td>", f"<td>Boxes{inner}</td>"])
+    assert rows.splitlines()[-1] == "| C | Boxes C1, supplies; C2, [drives](/d) |"
 
 
 def test_a_cell_spans_no_further_than_its_group_of_rows():

@@ -252,16 +252,19 @@ MAX_UNPACKED_BYTES = 64 * 2**20
 
 _SKIPPED_ELEMENTS = (
     "script, style, template, noscript, nav, footer, "
-    "[role=navigation], [role=search], [role=contentinfo], [id^=breadcrumb], #footer"
+    "[role=navigation], [role=search], [role=contentinfo], [id^=breadcrumb], #footer, "
+    ".page-metadata"
 )
-"""Elements outside the page's content, by their names, the landmarks of ARIA, and the ids that
-Confluence and others give them."""
+"""Elements outside the page's content, by their names, the landmarks of ARIA, and the ids and
+classes that Confluence and others give them."""
 
 MAX_REPEATED_CHARS = 200
 """Longest cell that is repeated in each row that it spans; a longer one is left empty there."""
 
 MAX_REPEATED_CELLS = 50
 """Most cells that are repeated in one row: a malformed table may have one more in each row."""
+
+_PARTS_OF_TABLE = ["caption", "thead", "tbody", "tfoot", "tr", "td", "th"]
 
 _IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
 
@@ -293,6 +296,9 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
 
 def _fit_tables(body: Any) -> None:
     """Reduce tables to what Markdown has: rows of cells, the first of them the head."""
+    # The innermost first.
+    for table in reversed(body.select("td table, th table")):
+        _put_on_one_line(table)
     for element in body.select("table > caption, table > colgroup"):
         # Before the first row either would hide that it is the first.
         if element.name == "caption":
@@ -304,6 +310,19 @@ def _fit_tables(body: Any) -> None:
     for row in body.find_all("tr"):
         group = id(row.parent)
         spanning[group] = _fill_row(row, spanning.get(group, {}))
+
+
+def _put_on_one_line(table: Any) -> None:
+    """Replace a table in a cell by its cells on one line, as a cell of Markdown has one line."""
+    rows = table.find_all("tr")
+    for row in rows:
+        for cell in row.find_all(["td", "th"], recursive=False)[:-1]:
+            cell.append(", ")
+    for row in rows[:-1]:
+        row.append("; ")
+    table.insert_before(" ")
+    for element in [*table.find_all(_PARTS_OF_TABLE), table]:
+        element.unwrap()
 
 
 def _fill_row(row: Any, spanning: dict[int, tuple[int, Any]]) -> dict[int, tuple[int, Any]]:
