@@ -15,7 +15,13 @@ from toolcrib.indexers.sync import PassageSync
 from toolcrib.records import Passage
 from toolcrib.retrieval.fusion import PassageWeights
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.passages import MIN_LEG_PASSAGES, PassageRetriever
+from toolcrib.retrieval.passages import (
+    MAX_CODE_PASSAGES,
+    MAX_CODES,
+    MIN_LEG_PASSAGES,
+    PassageRetriever,
+    codes_of,
+)
 from toolcrib.store.filters import Equals
 from toolcrib.store.qdrant_edge import EdgeStore
 
@@ -118,8 +124,46 @@ def test_a_word_that_a_question_repeats_counts_once(shelf):
     assert often.score == once.score > 0
 
 
+PRICES = [
+    Passage("prices", f"{n:03}.md", f"Seal SL-{n:04}/B costs {n} euro, delivery in a week.")
+    for n in range(2 * MIN_LEG_PASSAGES)
+]
+
+
+@pytest.fixture(scope="module")
+def price_list(stores):
+    return stores(*PRICES)
+
+
+@pytest.mark.parametrize("code", ["SL-0077/B", "sl-0077"])
+def test_of_passages_alike_the_one_with_the_code_of_the_question_comes_first(price_list, code):
+    found = retriever(price_list).find(ask(f"delivery of the seal {code} in euro?"), 3)
+    assert found[0].passage == PRICES[77]
+
+
+def test_a_code_of_another_ending_lifts_no_passage(price_list):
+    [first] = retriever(price_list, lexical=1).find(ask("SL-0077/X"), 1)
+    assert first.score < 1
+
+
+def test_a_code_that_many_passages_hold_lifts_none(stores):
+    plans = [Passage("plans", f"{n}.md", f"A 401k plan {n}.") for n in range(MAX_CODE_PASSAGES + 1)]
+    [few] = retriever(stores(*plans[1:]), lexical=1).find(ask("401k rollover"), 1)
+    [many] = retriever(stores(*plans), lexical=1).find(ask("401k rollover"), 1)
+    assert few.score == pytest.approx(1)
+    assert many.score < 1
+
+
+def test_codes_are_words_with_digits_but_not_those_of_a_pasted_log():
+    assert codes_of("SL-0077/X of 12,000 in arc42, E421.") == {"sl-0077/x", "e421"}
+    assert codes_of(" ".join(f"job-{n:04}" for n in range(MAX_CODES + 1))) == set()
+
+
 @given(
-    st.lists(st.sampled_from(["water", "tomatoes", "zebra", "the", "pie", "7", "?"]), min_size=1),
+    st.lists(
+        st.sampled_from(["water", "tomatoes", "zebra", "the", "pie", "7", "?", "KX-221/B"]),
+        min_size=1,
+    ),
     st.floats(0, 1),
     st.floats(0.001, 100),
 )
