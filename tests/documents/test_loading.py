@@ -400,6 +400,15 @@ def test_a_table_in_a_cell_is_one_line_of_it():
     assert rows.splitlines()[-1] == "| C | Boxes C1, supplies; C2, [drives](/d) |"
 
 
+@pytest.mark.parametrize("rows", ["<tr>{}</tr>", "<tbody><tr>{}</tr></tbody>"])
+def test_code_beside_line_numbers_keeps_its_lines(rows):
+    cells = (
+        '<td class="linenos"><div><pre>1\n2</pre></div></td>'
+        '<td class="code"><div><pre>def f():\n    return 1\n</pre><button>Copy</button></div></td>'
+    )
+    assert html(f"<table>{rows.format(cells)}</table>").text == "```\ndef f():\n    return 1\n```"
+
+
 def test_a_cell_spans_no_further_than_its_group_of_rows():
     head = "<tbody><tr><td rowspan=9>Files</td><td>weekly</td></tr></tbody>"
     rows = html(f"<table>{head}<tbody><tr><td>Mail</td><td>daily</td></tr></tbody></table>").text

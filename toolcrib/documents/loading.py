@@ -251,7 +251,7 @@ MAX_UNPACKED_BYTES = 64 * 2**20
 
 
 _SKIPPED_ELEMENTS = (
-    "script, style, template, noscript, nav, footer, "
+    "script, style, template, noscript, nav, footer, button, "
     "[role=navigation], [role=search], [role=contentinfo], [id^=breadcrumb], #footer, "
     ".page-metadata"
 )
@@ -296,6 +296,11 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
 
 def _fit_tables(body: Any) -> None:
     """Reduce tables to what Markdown has: rows of cells, the first of them the head."""
+    for numbers in body.select("td.linenos"):
+        # A table of line numbers and code, as Sphinx and MkDocs write code blocks.
+        block = numbers.find_parent("table")
+        numbers.decompose()
+        _unwrap(block)
     # The innermost first.
     for table in reversed(body.select("td table, th table")):
         _put_on_one_line(table)
@@ -321,6 +326,10 @@ def _put_on_one_line(table: Any) -> None:
     for row in rows[:-1]:
         row.append("; ")
     table.insert_before(" ")
+    _unwrap(table)
+
+
+def _unwrap(table: Any) -> None:
     for element in [*table.find_all(_PARTS_OF_TABLE), table]:
         element.unwrap()
 
