@@ -30,6 +30,7 @@ from toolcrib.router.knowledge import (
     ALL_COLLECTIONS,
     MIN_SHARE_OF_FIRST,
     TIE_SCORE_DIFFERENCE,
+    VERSION_SIGNAL,
     VERSION_WORD_SHARE,
     likelier_first,
     passage_shares,
@@ -126,6 +127,9 @@ def test_one_text_in_two_collections_is_given_once(make_library):
     found = router(make_library(texts=both)).find(ask(EGG))
     told = [hit.passage.text for hit in found.passages]
     assert sorted(told) == sorted(TEXTS["kitchen"])
+    given = {(hit.passage.collection, hit.passage.document) for hit in found.passages}
+    others = {(each.collection, each.document) for each in both} - given
+    assert set(found.signals) == {f"{VERSION_SIGNAL}:{'/'.join(other)}" for other in others}
 
 
 @pytest.mark.parametrize(
@@ -332,7 +336,8 @@ def test_passages_of_other_words_or_scores_keep_their_order():
 
 @given(found_passages, st.integers(1, 5), st.integers(1, 20))
 def test_what_is_chosen_keeps_every_promise(found, per_collection, budget):
-    kept = select_passages(found, per_collection, budget)
+    kept, versions = select_passages(found, per_collection, budget)
+    assert all(any(alike(text, other) for other in texts(kept)) for text in texts(versions) if text)
     assert kept == [each for each in found if each in kept]
     assert kept[:1] == found[:1]
     for name in ("x", "y"):
@@ -344,13 +349,13 @@ def test_what_is_chosen_keeps_every_promise(found, per_collection, budget):
 
 @given(found_passages, st.integers(1, 8), st.integers(1, 20))
 def test_where_a_number_is_asked_for_it_holds_for_all_collections_together(found, k, budget):
-    every = select_passages(found, len(found) + 1, budget)
-    assert select_passages(found, 1, budget, k) == every[:k]
+    every, _ = select_passages(found, len(found) + 1, budget)
+    assert select_passages(found, 1, budget, k)[0] == every[:k]
 
 
 @given(found_passages, st.integers(1, 5), st.integers(1, 20))
 def test_whatever_is_left_out_has_a_reason(found, per_collection, budget):
-    kept = select_passages(found, per_collection, budget)
+    kept, _ = select_passages(found, per_collection, budget)
     for place, each in enumerate(found):
         above = [other for other in kept if other in found[:place]]
         same = [o for o in above if o.passage.collection == each.passage.collection]

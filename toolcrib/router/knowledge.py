@@ -113,13 +113,14 @@ VERSION_WORD_SHARE = 0.85
 
 def select_passages(
     found: Sequence[RankedPassage], per_collection: int, token_budget: int, k: int | None = None
-) -> list[RankedPassage]:
-    """Select the passages to show, in their order.
+) -> tuple[list[RankedPassage], list[RankedPassage]]:
+    """Select the passages to show, in their order; also return the versions that were left out.
 
     At most `k` in all, else `per_collection` of each collection, within the token budget. Versions
     of a higher passage are omitted. The first passage always stays, however long.
     """
     kept: list[RankedPassage] = []
+    versions: list[RankedPassage] = []
     words: list[frozenset[str]] = []
     taken: Counter[str] = Counter()
     left = token_budget
@@ -132,13 +133,17 @@ def select_passages(
             continue
         own = _words_of(each)
         if any(jaccard(own, other) >= VERSION_WORD_SHARE for other in words):
+            versions.append(each)
             continue
         kept.append(each)
         words.append(own)
         taken[each.passage.collection] += 1
         left -= cost
-    return kept
+    return kept, versions
 
+
+VERSION_SIGNAL = "version-left-out"
+"""Signal of a version of a passage of the answer; collection and document follow."""
 
 MAPPED_SIGNAL = "mapped"
 """Signal of collections chosen by the map."""
@@ -213,7 +218,7 @@ class KnowledgeRouter:
         if mapped:
             answer = with_passages(_by_map(mapped, shares, fits))
             if answer.passages:
-                return replace(answer, signals=(*signals, MAPPED_SIGNAL))
+                return replace(answer, signals=(*signals, MAPPED_SIGNAL, *answer.signals))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
         min_kept = self.settings.threshold / fits
         shares = self.learned_choices.mix(COLLECTIONS, shares, query.dense, min_kept)
@@ -221,7 +226,7 @@ class KnowledgeRouter:
         answer = with_passages(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:
             answer = with_passages(self._by_scores(shares, fits, (), least))
-        return replace(answer, signals=signals)
+        return replace(answer, signals=(*signals, *answer.signals))
 
     def best_passages(
         self, query: EncodedQuery, reach: Sequence[Collection] | None = None
@@ -335,8 +340,10 @@ class KnowledgeRouter:
         if reranker is not None:
             found, degraded = reranker.rerank(query.text, found)
         budget = options.token_budget or self.settings.token_budget
-        kept = select_passages(found, self.settings.passages, budget, options.k)
-        return replace(choice.result, passages=_hits(kept), degraded=degraded)
+        kept, versions = select_passages(found, self.settings.passages, budget, options.k)
+        others = {f"{p.passage.collection}/{p.passage.document}": None for p in versions}
+        signals = tuple(f"{VERSION_SIGNAL}:{each}" for each in others)
+        return replace(choice.result, passages=_hits(kept), degraded=degraded, signals=signals)
 
 
 def _hits(kept: Sequence[RankedPassage]) -> tuple[PassageHit, ...]:
