@@ -10,7 +10,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import Field
 
 from tests.router.conftest import COLLECTIONS, PASSAGES, TOOLS, free_of_models
@@ -23,9 +23,10 @@ Reply = AIMessage | Callable[[Sequence[BaseMessage]], AIMessage]
 
 
 class ScriptedModel(BaseChatModel):
-    """Says what stands in its script, and keeps what it was given: messages and names of tools."""
+    """Says what stands in its script, and keeps what it was given: messages, tools, their names."""
 
     script: list[Any]
+    offered: list[Any] = Field(default_factory=list)
     bound: tuple[str, ...] = ()
     seen: list[tuple[tuple[str, ...], list[BaseMessage]]] = Field(default_factory=list)
 
@@ -34,6 +35,7 @@ class ScriptedModel(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> ScriptedModel:
+        self.offered.extend(tools)
         names = tuple(
             each.name
             if isinstance(each, BaseTool)
@@ -56,6 +58,17 @@ def calls(*named: str, text: str = "", **arguments: Any) -> AIMessage:
     """A message that calls tools, and says something besides."""
     made = [{"name": name, "args": arguments, "id": f"call-{next(NUMBERS)}"} for name in named]
     return AIMessage(text, tool_calls=made)
+
+
+def odd_tool(given: list[Any]) -> StructuredTool:
+    """A tool with a schema that providers refuse; it keeps the arguments of its calls."""
+
+    def send(**arguments: Any) -> str:
+        given.append(arguments)
+        return "sent"
+
+    schema = {"type": "object", "properties": {"$to": {"type": "string"}}, "required": ["$to"]}
+    return StructuredTool(name="send_mail", description="Send.", args_schema=schema, func=send)
 
 
 def open_desk(**fields: Any) -> Crib:

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from tests.integrations.conftest import ScriptedModel, calls, open_desk
+from tests.integrations.conftest import ScriptedModel, calls, odd_tool, open_desk
 from tests.router.conftest import TOOLS, free_of_models
 from toolcrib import Crib, Scope
 from toolcrib.build import MEMORY
@@ -187,22 +187,9 @@ async def test_a_retriever_gives_the_passages_with_their_places(office):
 
 def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk):
     given = []
-
-    def send(**arguments):
-        given.append(arguments)
-        return "sent"
-
-    schema = {"type": "object", "properties": {"$to": {"type": "string"}}, "required": ["$to"]}
-    tool = StructuredTool(name="send_mail", description="Send.", args_schema=schema, func=send)
-    shown_schemas = []
-
-    class Look(AgentMiddleware):
-        def wrap_model_call(self, request, handler):
-            shown_schemas.extend(each.args_schema for each in request.tools)
-            return handler(request)
-
-    run(desk, [calls("send_mail", to="Ana"), AIMessage("sent")], [tool], Look())
-    assert shown_schemas[0]["required"] == ["to"]
+    script = [calls("send_mail", to="Ana"), AIMessage("sent")]
+    _, model = run(desk, script, [odd_tool(given)])
+    assert model.offered[0].args_schema["required"] == ["to"]
     assert given == [{"$to": "Ana"}]
 
 

@@ -13,7 +13,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import tools_condition
 from langgraph.types import Command
 
-from tests.integrations.conftest import ScriptedModel, calls, open_desk
+from tests.integrations.conftest import ScriptedModel, calls, odd_tool, open_desk
 from tests.router.conftest import TOOLS
 from toolcrib import Collection, Crib, Passage, Scope, ToolSpec
 from toolcrib.errors import SettingsError
@@ -408,6 +408,16 @@ def test_a_scope_may_come_from_the_run(desk):
     run = Run(desk, AIMessage("?"), scope=lambda run: Scope(servers=frozenset({run.context})))
     run.ask(MAIL, context="post")
     assert set(run.bound[0]) <= {"send_parcel", "track_parcel"}
+
+
+@pytest.mark.parametrize("go", ["invoke", "ainvoke"])
+async def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk, go):
+    given = []
+    run = Run(desk, calls("send_mail", to="Ana"), AIMessage("Sent."), tools=[odd_tool(given)])
+    state = getattr(run.graph, go)({"messages": [HumanMessage(MAIL)]}, run.config)
+    assert (state if go == "invoke" else await state)["messages"][-1].text == "Sent."
+    assert run.model.offered[0].args_schema["required"] == ["to"]
+    assert given == [{"$to": "Ana"}]
 
 
 # -- people ----------------------------------------------------------------------------------------

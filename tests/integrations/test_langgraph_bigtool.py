@@ -8,7 +8,7 @@ import langgraph_bigtool
 import pytest
 from langchain_core.messages import AIMessage
 
-from tests.integrations.conftest import ScriptedModel, calls
+from tests.integrations.conftest import ScriptedModel, calls, odd_tool
 from tests.integrations.test_langgraph import own_tools
 from toolcrib import Scope
 from toolcrib.integrations.langgraph import create_agent, retrieval_functions
@@ -31,6 +31,18 @@ async def test_an_agent_retrieves_tools_and_is_given_them(desk, go):
     assert state["selected_tool_ids"] == ["id-send_mail"]
     shown = [names for names, _ in model.seen]
     assert shown == [("retrieve_tools",), *[("retrieve_tools", "send_mail")] * 2]
+
+
+@pytest.mark.parametrize("go", ["invoke", "ainvoke"])
+async def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk, go):
+    given = []
+    wish = calls("retrieve_tools", query="send a mail")
+    model = ScriptedModel(script=[wish, calls("send_mail", to="Ana"), AIMessage("Sent.")])
+    agent = create_agent(model, {"1": odd_tool(given)}, crib=desk).compile()
+    state = getattr(agent, go)({"messages": [("user", "write to Ana")]})
+    _ = state if go == "invoke" else await state
+    assert model.offered[-1].args_schema["required"] == ["to"]
+    assert given == [{"$to": "Ana"}]
 
 
 def send_letter(to: str) -> str:

@@ -242,7 +242,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             return answer
         began = perf_counter()
         try:
-            result = handler(_with_own_names(request))
+            result = handler(with_own_names(request))
         except GraphBubbleUp:
             raise
         except Exception:
@@ -261,7 +261,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             return answer
         began = perf_counter()
         try:
-            result = await handler(_with_own_names(request))
+            result = await handler(with_own_names(request))
         except GraphBubbleUp:
             raise
         except Exception:
@@ -340,7 +340,7 @@ def _changes_to(
 
 
 def _definition(tool: BaseTool) -> dict[str, Any]:
-    function = convert_to_openai_tool(_fit_tool(tool))["function"]
+    function = convert_to_openai_tool(fit_tool(tool))["function"]
     shown = {"name": function["name"], "description": function.get("description", "")}
     return {**shown, "input_schema": function["parameters"]}
 
@@ -367,10 +367,10 @@ def _with_chosen_tools(
     tools += [tool for name, tool in named.items() if name not in hidden]
     provided = [tool for tool in request.tools if isinstance(tool, dict)]
     messages = _with_blocks(request.messages, changes)
-    return request.override(tools=[*map(_fit_tool, tools), *provided], messages=messages)
+    return request.override(tools=[*map(fit_tool, tools), *provided], messages=messages)
 
 
-def _fit_tool(tool: BaseTool) -> BaseTool:
+def fit_tool(tool: BaseTool) -> BaseTool:
     """Tool whose JSON Schema, if any, has the form that all providers accept."""
     spec = _schema_spec(tool)
     shown = fitting_definition(spec) if spec else None
@@ -387,7 +387,7 @@ def _schema_spec(tool: BaseTool | None) -> ToolSpec | None:
     return ToolSpec(name=tool.name, description=tool.description, input_schema=schema)
 
 
-def _with_own_names(request: ToolCallRequest) -> ToolCallRequest:
+def with_own_names(request: ToolCallRequest) -> ToolCallRequest:
     """The call with the argument names of the tool's own schema."""
     if (spec := _schema_spec(request.tool)) is None:
         return request

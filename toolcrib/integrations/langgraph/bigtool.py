@@ -11,13 +11,16 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import tool as make_tool
 from langgraph.graph import END, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Send
 
 from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.indexers.readers.registry import tool_entries
+from toolcrib.integrations.langchain import fit_tool, with_own_names
 from toolcrib.integrations.langgraph.state import append_new
 from toolcrib.integrations.selection import AnyCrib, known_tools
 from toolcrib.records import Scope, ToolSpec
@@ -59,11 +62,17 @@ def create_agent(
             tool_registry, limit=limit, crib=crib, scope=scope
         )
     retrieve = StructuredTool.from_function(retrieve_tools_function, retrieve_tools_coroutine)
-    nodes = _Nodes(llm, tool_registry, retrieve)
+    tools = {
+        key: each if isinstance(each, BaseTool) else make_tool(each)
+        for key, each in tool_registry.items()
+    }
+    nodes = _Nodes(llm, tools, retrieve)
     graph: Any = StateGraph(BigToolState)
     graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent))
     graph.add_node("select_tools", RunnableLambda(nodes.select_tools, nodes.aselect_tools))
-    graph.add_node("tools", ToolNode(list(tool_registry.values())))
+    calls = _call_by_own_names
+    node = ToolNode(list(tools.values()), wrap_tool_call=calls, awrap_tool_call=calls)
+    graph.add_node("tools", node)
     graph.set_entry_point("agent")
     graph.add_conditional_edges("agent", nodes.after_agent, ["select_tools", "tools", END])
     graph.add_edge("select_tools", "agent")
@@ -129,10 +138,17 @@ def _keys(crib: AnyCrib, tools: Registry) -> dict[str, str]:
     }
 
 
+def _call_by_own_names(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+    """Make a call, also an asynchronous one, with the names of the tool's own schema."""
+    return execute(with_own_names(request))
+
+
 class _Nodes:
     """Nodes of the agent: the model with the tools retrieved so far, and the retrieval."""
 
-    def __init__(self, model: BaseChatModel, tools: Registry, retrieve: BaseTool) -> None:
+    def __init__(
+        self, model: BaseChatModel, tools: Mapping[str, BaseTool], retrieve: BaseTool
+    ) -> None:
         self._model, self._tools, self._retrieve = model, tools, retrieve
 
     def agent(self, state: BigToolState) -> dict[str, Any]:
@@ -158,15 +174,14 @@ class _Nodes:
         ]
 
     def _model_with_tools(self, state: BigToolState) -> Any:
-        selected = [self._tools[key] for key in state.get("selected_tool_ids", ())]
+        selected = [fit_tool(self._tools[key]) for key in state.get("selected_tool_ids", ())]
         return self._model.bind_tools([self._retrieve, *selected])
 
     def _selection(self, found: Sequence[tuple[ToolCall, list[str]]]) -> dict[str, Any]:
         """Answer with the names of the retrieved tools, and add their ids."""
         answers: list[ToolMessage] = []
         for call, ids in found:
-            tools = [self._tools[key] for key in ids]
-            names = [tool.name if isinstance(tool, BaseTool) else tool.__name__ for tool in tools]
+            names = [self._tools[key].name for key in ids]
             answer = ToolMessage(f"Available tools: {names}", tool_call_id=call["id"] or "")
             answers.append(answer)
         selected = [each for _, ids in found for each in ids]

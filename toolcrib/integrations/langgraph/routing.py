@@ -35,7 +35,13 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from toolcrib.indexers.readers.registry import tool_entries
-from toolcrib.integrations.langchain import last_user_message, step_of, turn_of
+from toolcrib.integrations.langchain import (
+    fit_tool,
+    last_user_message,
+    step_of,
+    turn_of,
+    with_own_names,
+)
 from toolcrib.integrations.langgraph.state import (
     PlanStep,
     RoutingOptions,
@@ -208,7 +214,8 @@ class RoutingNodes:
         return _cite(state, last)
 
     def _model_with_tools(self, state: RoutingState) -> Any:
-        tools = [self._tools[name] for name in state.get("tools", ()) if name in self._tools]
+        names = [name for name in state.get("tools", ()) if name in self._tools]
+        tools = [fit_tool(self._tools[name]) for name in names]
         return self._model.bind_tools(tools) if tools else self._model
 
     # -- after a call ------------------------------------------------------------------------
@@ -676,7 +683,7 @@ class _ToolCalls:
         pool = ContextThreadPoolExecutor(max_workers=1)
         try:
             timeout_s = request.state["decision"]["tool_timeout_s"]
-            result = pool.submit(execute, request).result(timeout_s)
+            result = pool.submit(execute, with_own_names(request)).result(timeout_s)
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a tool raises is reflected upon
@@ -693,7 +700,7 @@ class _ToolCalls:
         began = perf_counter()
         try:
             timeout_s = request.state["decision"]["tool_timeout_s"]
-            result = await asyncio.wait_for(execute(request), timeout_s)
+            result = await asyncio.wait_for(execute(with_own_names(request)), timeout_s)
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a tool raises is reflected upon
