@@ -193,6 +193,16 @@ def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk
     assert given == [{"$to": "Ana"}]
 
 
+def test_a_class_whose_schema_a_provider_refuses_is_replaced(desk):
+    def send(size: tuple[int, int]) -> str:
+        return f"sent {size}"
+
+    tool = tool_named("send_mail", send)
+    said, model = run(desk, [calls("send_mail", size=[1, 2]), AIMessage("done")], [tool])
+    assert "items" in model.offered[0].args_schema["properties"]["size"]
+    assert said[-2].text == "sent (1, 2)"
+
+
 # -- steps -----------------------------------------------------------------------------------------
 
 STEPS = StepOptions(first=1, added=1, most=2)

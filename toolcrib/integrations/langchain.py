@@ -142,11 +142,11 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     The tools are chosen for the user's message, by their names in the index. Before later calls of
     the model in the turn, the index is searched by the model's last text, and the list grows as
     `steps` say. Tools unknown to the index stay (such as other middleware's), as do tools in
-    `always_include` and tools that the provider runs. `k` replaces `tools.k`. JSON schemas, as of
-    MCP tools, are converted to the form that all providers accept, and calls back to the tool's
-    own names. Outcomes of calls are reported to the crib. Tools of earlier turns keep their places;
-    with `tools.append_only` they also stay. For Anthropic's models that support it, tools are added
-    and removed by `system` messages of the conversation, so that the prompt cache holds; `inline`
+    `always_include` and tools that the provider runs. `k` replaces `tools.k`. JSON schemas are
+    converted to the form that all providers accept, and calls back to the tool's own names.
+    Outcomes of calls are reported to the crib. Tools of earlier turns keep their places; with
+    `tools.append_only` they also stay. For Anthropic's models that support it, tools are added and
+    removed by `system` messages of the conversation, so that the prompt cache holds; `inline`
     overrides this.
 
     Raises:
@@ -371,27 +371,26 @@ def _with_chosen_tools(
 
 
 def fit_tool(tool: BaseTool) -> BaseTool:
-    """Tool whose JSON Schema, if any, has the form that all providers accept."""
-    spec = _schema_spec(tool)
-    shown = fitting_definition(spec) if spec else None
-    if shown is None:
+    """Tool whose JSON Schema has the form that all providers accept."""
+    if (shown := fitting_definition(_schema_spec(tool))) is None:
         return tool
     changed = {"args_schema": shown["input_schema"], "description": shown["description"]}
     return tool.model_copy(update=changed)
 
 
-def _schema_spec(tool: BaseTool | None) -> ToolSpec | None:
-    """Specification of a tool with a JSON Schema; None if its arguments are a Python class."""
-    if tool is None or not is_object(schema := tool.args_schema):
-        return None
+def _schema_spec(tool: BaseTool) -> ToolSpec:
+    """Specification of a tool; the schema of a Python class is the one that LangChain sends."""
+    schema: Any = tool.args_schema
+    if not is_object(schema):
+        schema = convert_to_openai_tool(tool)["function"].get("parameters", {})
     return ToolSpec(name=tool.name, description=tool.description, input_schema=schema)
 
 
 def with_own_names(request: ToolCallRequest) -> ToolCallRequest:
     """The call with the argument names of the tool's own schema."""
-    if (spec := _schema_spec(request.tool)) is None:
+    if request.tool is None:
         return request
-    own = restore_arguments(spec, request.tool_call["args"])
+    own = restore_arguments(_schema_spec(request.tool), request.tool_call["args"])
     return request.override(tool_call={**request.tool_call, "args": own})
 
 
