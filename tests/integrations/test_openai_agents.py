@@ -14,6 +14,7 @@ from agents import (
     Runner,
     Usage,
     WebSearchTool,
+    function_tool,
 )
 from agents.models.interface import Model
 from openai.types.responses import (
@@ -214,3 +215,18 @@ async def test_a_schema_that_is_refused_is_replaced_and_the_call_restored(desk):
     await chosen.on_invoke_tool(None, '{"to": "Ana"}')
     await chosen.on_invoke_tool(None, "no json")
     assert given == ['{"$to": "Ana"}', "no json"]
+
+
+async def test_a_strict_schema_is_replaced_only_if_it_is_refused(desk):
+    def send_mail(size: tuple[int, int]) -> str:
+        """Send."""
+        return f"sent {size}"
+
+    def read_mail(folder: str) -> str:
+        """Read."""
+        return folder
+
+    office = Agent(name="office", tools=[function_tool(send_mail), function_tool(read_mail)])
+    sent, read = (await agent_for_turn(office, MAIL, desk, k=2)).tools
+    assert (sent.strict_json_schema, read.strict_json_schema) == (False, True)
+    assert "items" in sent.params_json_schema["properties"]["size"]

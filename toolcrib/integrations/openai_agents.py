@@ -25,6 +25,7 @@ from toolcrib.integrations.formats import (
     fitting_definition,
     restore_arguments,
 )
+from toolcrib.integrations.providers import Definition, Provider, refusals
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
     SEARCH,
@@ -72,8 +73,9 @@ async def agent_for_turn(
     """Copy an agent for one run, with the functions that fit `said`, the input of `Runner.run`.
 
     After each answer of the model, the functions of the next step are added, as `steps` say.
-    Hosted tools, functions unknown to the index, and MCP servers stay. A schema that is not strict
-    is converted to the form that all providers accept. `k` replaces the settings' `tools.k`.
+    Hosted tools, functions unknown to the index, and MCP servers stay. A schema that is not strict,
+    or that OpenAI refuses, is converted to the form that all providers accept. `k` replaces
+    the settings' `tools.k`.
 
     Raises:
         SettingsError: a name in `always_include` is no function of the agent.
@@ -144,7 +146,9 @@ class _FollowedRun:
 def _fit_function(tool: FunctionTool) -> FunctionTool:
     """Function with a schema that OpenAI accepts; calls are converted back to its own names."""
     shown = fitting_definition(spec := tool_spec(tool))
-    if tool.strict_json_schema or shown is None:
+    given = Definition(spec.name, spec.description, spec.input_schema)
+    keeps_strict = tool.strict_json_schema and not any(refusals(Provider.OPENAI, given))
+    if keeps_strict or shown is None:
         return tool
 
     async def invoke(context: Any, arguments: str) -> Any:
@@ -156,6 +160,7 @@ def _fit_function(tool: FunctionTool) -> FunctionTool:
         tool,
         description=shown["description"],
         params_json_schema=shown["input_schema"],
+        strict_json_schema=False,
         on_invoke_tool=invoke,
     )
 
