@@ -143,6 +143,13 @@ async def test_an_agent_finds_a_tool_that_it_lacks_also_in_a_workflow(desk, work
 
 
 @LOOKED_AT
+async def test_the_tool_that_the_model_must_call_is_among_the_tools(desk):
+    script = Script(answer("", track_parcel=TO), answer("there"))
+    await ran(desk, script, initial_tool_choice="track_parcel")
+    assert "track_parcel" in script.seen[0]
+
+
+@LOOKED_AT
 async def test_a_tool_that_the_turn_does_not_have_is_not_called(desk):
     called: list[str] = []
     script = Script(answer("", track_parcel=TO), answer("", send_mail=TO), answer("no"))

@@ -10,6 +10,7 @@ from agents import (
     AgentHooks,
     FunctionTool,
     ModelResponse,
+    ModelSettings,
     RunConfig,
     Runner,
     Usage,
@@ -105,6 +106,12 @@ async def test_an_agent_has_the_functions_of_the_turn(desk):
     result = await run(office_agent(model), desk, always_include=["read_mail"])
     assert result.final_output == "done"
     assert model.seen == [["read_mail", "ponder", "send_mail", "web_search"]]
+
+
+async def test_the_function_that_the_model_must_call_is_among_the_functions(desk):
+    model, forced = Scripted(), ModelSettings(tool_choice="track_parcel")
+    await run(office_agent(model, model_settings=forced), desk)
+    assert "track_parcel" in model.seen[0]
 
 
 async def test_a_step_brings_the_functions_of_the_models_last_words_behind_the_others(desk):

@@ -167,10 +167,11 @@ class ToolcribFunctionAgent(FunctionAgent):
     """Function agent whose model gets only those of its `tools` that each turn and step needs.
 
     The tools are chosen by their names in the index: for the user's message, then by the model's
-    last text, as `steps` say. Tools unknown to the index stay, as do tools in `always_include`.
-    `k` replaces `tools.k`. Schemas are converted to the form that all providers accept, and calls
-    back to the tool's own names. Calls of tools outside the turn are refused, and outcomes of calls
-    are reported to the crib; in an `AgentWorkflow` of several agents neither is done.
+    last text, as `steps` say. Tools unknown to the index stay, as do tools in `always_include` and
+    the `initial_tool_choice`. `k` replaces `tools.k`. Schemas are converted to the form that all
+    providers accept, and calls back to the tool's own names. Calls of tools outside the turn are
+    refused, and outcomes of calls are reported to the crib; in an `AgentWorkflow` of several agents
+    neither is done.
 
     Raises:
         SettingsError: a name in `always_include` is no tool of the agent.
@@ -215,7 +216,8 @@ class ToolcribFunctionAgent(FunctionAgent):
             now = await self._choice.afor_step(before, step, self.scope)
         else:
             turn, known = _turn(llm_input, self.scope), before["shown"] if before else ()
-            now = await self._choice.afor_turn(turn, own, shown=known)
+            forced = [name for name in own if name == self.initial_tool_choice]
+            now = await self._choice.afor_turn(turn, own, always=forced, shown=known)
         await ctx.store.set(FOUND, [])
         await ctx.store.set(SHOWN, now)
         named = {**own, SEARCH.name: self._search}

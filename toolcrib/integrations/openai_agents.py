@@ -72,10 +72,10 @@ async def agent_for_turn(
 ) -> Agent[_Context]:
     """Copy an agent for one run, with the functions that fit `said`, the input of `Runner.run`.
 
-    After each answer of the model, the functions of the next step are added, as `steps` say.
-    Hosted tools, functions unknown to the index, and MCP servers stay. A schema that is not strict,
-    or that OpenAI refuses, is converted to the form that all providers accept. `k` replaces
-    the settings' `tools.k`.
+    After each answer of the model, the functions of the next step are added, as `steps` say. Hosted
+    tools, functions unknown to the index, MCP servers and the function that `tool_choice` names
+    stay. A schema that is not strict, or that OpenAI refuses, is converted to the form that all
+    providers accept. `k` replaces the settings' `tools.k`.
 
     Raises:
         SettingsError: a name in `always_include` is no function of the agent.
@@ -83,7 +83,8 @@ async def agent_for_turn(
     """
     choice = AgentTools(crib, k, tuple(always_include), steps)
     names = [tool.name for tool in agent.tools if isinstance(tool, FunctionTool)]
-    shown = await choice.afor_turn(turn_of(said, scope), names)
+    forced = [name for name in names if name == agent.model_settings.tool_choice]
+    shown = await choice.afor_turn(turn_of(said, scope), names, always=forced)
     return _FollowedRun(choice, scope, shown, agent).agent
 
 
