@@ -486,6 +486,16 @@ def test_a_decision_that_cannot_be_read_is_asked_for_again(desk, answer, field):
     assert run.results == {"send_mail": "send_mail for Ana"}
 
 
+def test_a_message_in_place_of_a_decision_leaves_no_call_without_a_result(desk):
+    run = waiting_for_approval(desk, "send_mail")
+    run.ask("read my mails")
+    given = run.model.seen[-1][1]
+    [waiting] = [each for each in given if isinstance(each, AIMessage)]
+    after = given[given.index(waiting) + 1]
+    assert after.tool_call_id == waiting.tool_calls[0]["id"]
+    assert run.results == {}
+
+
 @pytest.mark.parametrize("hint", [True, False])
 def test_a_tool_that_the_index_does_not_know_says_itself_whether_a_person_is_asked(desk, hint):
     said = {"name": "wipe_disk", "description": "Wipe.", "metadata": {"destructiveHint": hint}}

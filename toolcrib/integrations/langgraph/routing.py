@@ -54,6 +54,7 @@ from toolcrib.integrations.langgraph.state import (
     last_results,
     may_repeat,
     seconds_spent,
+    with_all_results,
 )
 from toolcrib.integrations.selection import (
     CALL_AGAIN,
@@ -416,7 +417,7 @@ _NUMBER = re.compile(r"\[(\d{1,4})\]")
 def _model_messages(state: RoutingState, ending: str = "") -> list[BaseMessage]:
     """Put the plan, with an `ending`, before the messages."""
     text = "\n\n".join(filter(None, (state.get("plan"), ending)))
-    return [*([SystemMessage(text)] if text else []), *state["messages"]]
+    return [*([SystemMessage(text)] if text else []), *with_all_results(state["messages"])]
 
 
 def _conclusion(state: RoutingState) -> str:
@@ -509,7 +510,7 @@ def _planning_messages(state: RoutingState) -> list[BaseMessage]:
     done = [f"{each['tool']} is done." for each in _done_steps(state)]
     return [
         SystemMessage("\n".join([PLAN_PROMPT, *tools, *done, *state.get("notes", ())])),
-        *state["messages"],
+        *with_all_results(state["messages"]),
     ]
 
 

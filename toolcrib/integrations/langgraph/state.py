@@ -129,6 +129,28 @@ def before_results(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
     return messages[:end]
 
 
+NO_RESULT = "Not carried out: the user wrote on before it was decided."
+
+
+def with_all_results(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Messages with a result for each call, as providers refuse a call without one.
+
+    A call has none if the user wrote a message while a person had to approve the call.
+    """
+    answered = {each.tool_call_id for each in messages if isinstance(each, ToolMessage)}
+    given: list[AnyMessage] = []
+    for message in messages:
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        waiting = [call for call in calls if call["id"] not in answered]
+        given += [message, *map(_no_result, waiting)]
+    return given
+
+
+def _no_result(call: ToolCall) -> ToolMessage:
+    call_id = call["id"] or ""
+    return ToolMessage(NO_RESULT, name=call["name"], tool_call_id=call_id, status="error")
+
+
 def append_new(left: Iterable[str], right: Iterable[str]) -> list[str]:
     """Append new values, each once."""
     return list(dict.fromkeys((*left, *right)))
