@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from tests.integrations.conftest import ScriptedModel, calls, odd_tool, open_desk
 from tests.router.conftest import TOOLS, free_of_models
@@ -201,6 +202,33 @@ def test_a_class_whose_schema_a_provider_refuses_is_replaced(desk):
     said, model = run(desk, [calls("send_mail", size=[1, 2]), AIMessage("done")], [tool])
     assert "items" in model.offered[0].args_schema["properties"]["size"]
     assert said[-2].text == "sent (1, 2)"
+
+
+def edited(crib, name, *, inside=False, **options):
+    """Messages of a turn whose call of `send_mail` a person replaced by a call of `name`."""
+    model = ScriptedModel(script=[calls("send_mail", to="Ana"), AIMessage("done")])
+    person = HumanInTheLoopMiddleware(interrupt_on={"send_mail": True})
+    middleware = [person, ToolcribMiddleware(crib, **{"k": 1, **options})]
+    made = create_agent(
+        model,
+        own_tools(),
+        middleware=middleware[::-1] if inside else middleware,
+        checkpointer=InMemorySaver(),
+    )
+    ask(made, MAIL)
+    action = {"name": name, "args": {"to": "Bob"}}
+    decision = {"decisions": [{"type": "edit", "edited_action": action}]}
+    return made.invoke(Command(resume=decision), THREAD)["messages"]
+
+
+@pytest.mark.parametrize(
+    ("servers", "text"),
+    [({"mail", "post"}, "done for Bob"), ({"mail"}, "not among the tools")],
+    ids=["in the scope", "outside"],
+)
+def test_a_person_may_choose_a_tool_that_the_model_was_not_given(desk, servers, text):
+    said = edited(desk, "track_parcel", scope=Scope(servers=frozenset(servers)))
+    assert text in said[-2].text
 
 
 # -- steps -----------------------------------------------------------------------------------------

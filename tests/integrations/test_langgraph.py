@@ -467,6 +467,18 @@ def test_a_person_puts_another_tool_in_place_of_a_call(desk):
 
 
 @pytest.mark.parametrize(
+    ("servers", "result"),
+    [({"mail", "post"}, "track_parcel for Bob"), ({"mail"}, "no tool 'track_parcel'")],
+    ids=["in the scope", "outside"],
+)
+def test_a_person_may_choose_a_tool_that_the_model_was_not_given(desk, servers, result):
+    run = waiting_for_approval(desk, "send_mail", scope=Scope(servers=frozenset(servers)))
+    assert "track_parcel" not in run.state["tools"]
+    run.go(resume(edit("track_parcel", "Bob")))
+    assert result in run.results["track_parcel"]
+
+
+@pytest.mark.parametrize(
     ("answer", "field"),
     [
         ({"decisions": [{"type": "Approve"}]}, "decisions[0].type"),

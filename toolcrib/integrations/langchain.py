@@ -29,6 +29,7 @@ with needs_extra("agents of LangChain", "langchain"):
         BaseMessage,
         HumanMessage,
         SystemMessage,
+        ToolCall,
         ToolMessage,
     )
     from langchain_core.retrievers import BaseRetriever
@@ -54,6 +55,7 @@ from toolcrib.integrations.selection import (
     ShownTools,
     StepOptions,
     absence,
+    may_call,
     passage_metadata,
     refusal,
     report_outcome,
@@ -221,7 +223,8 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         """Answer to a call of `find_tools`, or of a tool that the turn or its scope lacks."""
         call, shown = request.tool_call, request.state.get("toolcrib")
         name, call_id = call["name"], call["id"] or ""
-        if text := refusal(shown, name):
+        text = "" if self._may_replace(request) else refusal(shown, name)
+        if text:
             return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
         if name != SEARCH.name or not self.tools or shown is None:
             return None
@@ -229,6 +232,13 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         scope = scope_in(given.runtime, self.scope)
         text, found = self._choice.search(shown, call["args"], called, scope)
         return ToolMessage(text, tool_call_id=call_id, name=name, artifact={"toolcrib": found})
+
+    def _may_replace(self, request: ToolCallRequest) -> bool:
+        """True if a person put an allowed tool in place of the model's."""
+        said = [each for each in request.state["messages"] if isinstance(each, AIMessage)]
+        scope, name = scope_in(cast("Any", request).runtime, self.scope), request.tool_call["name"]
+        edited = is_edited(request.tool_call, said[-1].tool_calls if said else ())
+        return edited and may_call(self.crib, name, scope)
 
     # -- outcomes of calls -------------------------------------------------------------------
 
@@ -392,6 +402,12 @@ def with_own_names(request: ToolCallRequest) -> ToolCallRequest:
         return request
     own = restore_arguments(_schema_spec(request.tool), request.tool_call["args"])
     return request.override(tool_call={**request.tool_call, "args": own})
+
+
+def is_edited(call: ToolCall, asked: Sequence[ToolCall]) -> bool:
+    """True if a call names another tool than the model asked for, as after a person's edit."""
+    names = {each["id"]: each["name"] for each in asked}
+    return names.get(call["id"], call["name"]) != call["name"]
 
 
 def _without_hidden_names(

@@ -37,8 +37,7 @@ from toolcrib.integrations.selection import (
     AnyCrib,
     RunStep,
     ShownTools,
-    callable_tools,
-    known_tools,
+    may_call,
     passage_metadata,
     refusal,
     report_outcome,
@@ -140,7 +139,8 @@ class _ToolRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         if (name := query_bundle.query_str) in self._nodes:
             # Agents look a called tool up by its name.
-            return [NodeWithScore(node=self._nodes[name])] if self._may_call(name) else []
+            in_scope = may_call(self._crib, name, self._scope)
+            return [NodeWithScore(node=self._nodes[name])] if in_scope else []
         turn = Turn(text=query_bundle.query_str, scope=self._scope)
         found = tools_for_turn(self._crib, turn, self._nodes, k=self._k)
         scores = {hit.id: hit.score for hit in found.decision.tools.tools}
@@ -148,12 +148,6 @@ class _ToolRetriever(BaseRetriever):
             NodeWithScore(node=self._nodes[name], score=scores.get(found.ids.get(name, "")))
             for name in found.names
         ]
-
-    def _may_call(self, name: str) -> bool:
-        """True for a tool in the scope, and for a tool unknown to the index."""
-        return bool(
-            callable_tools(self._crib, [name], self._scope) or not known_tools(self._crib, [name])
-        )
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -168,6 +168,11 @@ def callable_tools(
     return {name: specs[0] for name, specs in known.items()}
 
 
+def may_call(crib: AnyCrib, name: str, scope: Scope | None) -> bool:
+    """True for an enabled tool in the scope and the limits, and for a tool unknown to the index."""
+    return bool(callable_tools(crib, [name], scope) or not known_tools(crib, [name]))
+
+
 def _rank_own_tools(
     crib: AnyCrib, turn: Turn, decision: Decision, ids: Iterable[str], k: int
 ) -> Sequence[ToolHit]:
