@@ -231,6 +231,13 @@ def test_a_person_may_choose_a_tool_that_the_model_was_not_given(desk, servers, 
     assert text in said[-2].text
 
 
+def test_the_outcome_of_an_edited_call_is_that_of_the_tool_that_was_called(desk, monkeypatch):
+    told = []
+    monkeypatch.setattr(desk, "report_outcome", lambda _, *said, **__: told.append(said))
+    edited(desk, "read_mail", inside=True, k=2)
+    assert told == [("mail/read_mail", "success")]
+
+
 # -- steps -----------------------------------------------------------------------------------------
 
 STEPS = StepOptions(first=1, added=1, most=2)

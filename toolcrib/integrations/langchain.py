@@ -286,7 +286,9 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         """Report the outcome of a call; a call that raised has no result."""
         failed = result is None or getattr(result, "status", "") == "error"
         chosen: ShownTools | None = request.state.get("toolcrib")
-        if chosen and (tool := chosen["ids"].get(request.tool_call["name"])):
+        # Middleware within this may have called another tool, as after a person's edit.
+        name = getattr(result, "name", None) or request.tool_call["name"]
+        if chosen and (tool := chosen["ids"].get(name)):
             took_ms = (perf_counter() - began) * 1000
             report_outcome(self.crib, chosen["decision"], tool, took_ms, failed=failed)
 
