@@ -313,6 +313,18 @@ def test_wrong_arguments_are_shown_to_the_model_which_thinks_again(desk):
     assert statuses == ["error", "success"]
 
 
+@pytest.mark.parametrize("others", [(), ("read_mail",)], ids=["alone", "beside another"])
+def test_a_call_with_broken_arguments_is_answered_and_the_model_goes_on(desk, others):
+    broken = {"name": "send_mail", "args": '{"to": "A', "id": "1", "error": None}
+    asked = calls(*others, to="Ana").model_copy(update={"invalid_tool_calls": [broken]})
+    run = Run(desk, asked, calls("send_mail", to="Ana"), AIMessage("Sent."))
+    state = run.ask(MAIL)
+    [told] = [each for each in run.model.seen[1][1] if getattr(each, "tool_call_id", "") == "1"]
+    assert (told.status, run.last) == ("error", "Sent.")
+    assert run.results["send_mail"] == "send_mail for Ana"
+    assert state["calls"] == 2 + len(others)
+
+
 def test_what_is_not_allowed_ends_the_turn_with_an_answer_without_tools(desk):
     tools = own_tools(send_mail=raising(PermissionError("forbidden")))
     run = Run(desk, calls("send_mail"), AIMessage("I may not send mail."), tools=tools)

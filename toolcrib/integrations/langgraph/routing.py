@@ -50,6 +50,7 @@ from toolcrib.integrations.langgraph.state import (
     Update,
     append_new,
     before_results,
+    broken_calls,
     decision_of,
     last_calls,
     last_results,
@@ -384,7 +385,8 @@ def _after_classify(state: RoutingState) -> list[str]:
 
 
 def _after_agent(state: RoutingState) -> str:
-    return "tools" if last_calls(state["messages"]) else "answer"
+    messages = state["messages"]
+    return "tools" if last_calls(messages) or broken_calls(messages) else "answer"
 
 
 _NODE_AFTER_STEP: Mapping[str, str] = {
@@ -570,6 +572,7 @@ def _is_answer(message: AnyMessage) -> bool:
 
 MAX_NOTED_ERROR_CHARS = 500
 OVER_CAP = "Not carried out: the turn has no calls left."
+NO_JSON = "Not carried out: the arguments are not valid JSON."
 DECISIONS = ("approve", "edit", "reject")
 """Decisions of a person on a call."""
 
@@ -611,7 +614,11 @@ class _ToolCalls:
         room = max(0, self._options.cap(decision_of(state)) - state.get("calls", 0))
         over_cap = [_error(state, call, OVER_CAP, None) for call in asked[room:]]
         calls, refused = self._ask_approval(state, asked[:room])
-        return calls, [*over_cap, *refused]
+        broken = [
+            _error(state, call, NO_JSON, Diagnosis("replan", "the arguments are no JSON"))
+            for call in broken_calls(state["messages"])
+        ]
+        return calls, [*over_cap, *refused, *broken]
 
     def _ask_approval(
         self, state: RoutingState, calls: list[ToolCall]

@@ -115,6 +115,15 @@ def last_calls(messages: Sequence[AnyMessage]) -> list[ToolCall]:
     return list(last.tool_calls) if isinstance(last, AIMessage) else []
 
 
+def broken_calls(messages: Sequence[AnyMessage]) -> list[ToolCall]:
+    """Calls in the last message whose arguments are no JSON, without the arguments."""
+    last = messages[-1] if messages else None
+    if not isinstance(last, AIMessage):
+        return []
+    calls = last.invalid_tool_calls
+    return [ToolCall(name=call["name"] or "", args={}, id=call["id"]) for call in calls]
+
+
 def last_results(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     """Results of the last calls."""
     results = messages[len(before_results(messages)) :]
@@ -140,7 +149,7 @@ def with_all_results(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     answered = {each.tool_call_id for each in messages if isinstance(each, ToolMessage)}
     given: list[AnyMessage] = []
     for message in messages:
-        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        calls = [*last_calls([message]), *broken_calls([message])]
         waiting = [call for call in calls if call["id"] not in answered]
         given += [message, *map(_no_result, waiting)]
     return given
