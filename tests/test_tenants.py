@@ -31,6 +31,20 @@ def ids(crib):
     return sorted(tool.id for tool in crib.list_tools())
 
 
+@pytest.mark.parametrize("location", ["store", "~/store"])
+def test_a_change_of_the_current_folder_leaves_the_namespaces_where_they_are(
+    tmp_path, monkeypatch, location
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with Tenants.open(location, settings=SETTINGS) as opened:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        opened.crib("acme").index_tools([MAIL])
+    assert not any((tmp_path / "elsewhere").iterdir())
+    assert {each.name for each in tmp_path.iterdir()} == {"elsewhere", "store"}
+
+
 class TestApart:
     def test_what_one_holds_no_other_sees_or_finds(self, many):
         acme, zoo = many.crib("acme"), many.crib("zoo")

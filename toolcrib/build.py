@@ -86,7 +86,7 @@ def open_parts(  # noqa: PLR0913 -- all by name
     require_type(dense, DenseEncoder | None, "encoder `dense`", wanted)
     if not isinstance(location, Path | None):
         require_text(location, "location")
-    location = _fixed_location(str(settings.store if location is None else location))
+    location = fixed_location(str(settings.store if location is None else location))
     dense = dense or make_dense(settings)
     width, library = dense.dimensions, part_of(location, settings, LIBRARY)
     ends = ends_with_process
@@ -220,8 +220,8 @@ def _no_passages() -> Store:
 # -- stores ----------------------------------------------------------------------------------
 
 
-def _fixed_location(location: str) -> str:
-    """Location that a later change of the current folder, as a notebook's `%cd`, leaves as is."""
+def fixed_location(location: str) -> str:
+    """Location without `~`, which a later change of the current folder (`%cd`) does not move."""
     if is_url(location) or location == MEMORY:
         return location
     return str(Path(os.path.expanduser(location)).absolute())  # noqa: PTH111

@@ -97,7 +97,7 @@ class Tenants:
     ) -> Self:
         """Open a location as `Crib.open`, for all namespaces; a folder has one process."""
         settings = settings or load_settings()
-        where = str(location if location is not None else settings.store)
+        where = build.fixed_location(str(settings.store if location is None else location))
         dense = build.make_dense(settings)
         records_db = build.open_records_db(where, settings)
         with ExitStack() as undo:
