@@ -216,8 +216,8 @@ class TestInstall:
         path = cursor_with(shell)
         before = path.read_text()
         shell("install", "cursor")
-        shell("install", "cursor", "--store", "elsewhere")
-        assert str(shell.folder / "elsewhere") in path.read_text()
+        shell("install", "cursor", "--store=~/elsewhere")
+        assert str(Path.home() / "elsewhere") in path.read_text()
         assert copy_of(path).read_text() == before
 
     @pytest.mark.parametrize(

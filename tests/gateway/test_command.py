@@ -186,9 +186,11 @@ async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
     given = []
     monkeypatch.setattr(serve, "serve_gateway", lambda *parts: given.append(parts))
     chosen = ("--server", "post", "--server", "vault", "--tag", "home", "--pin", "post/echo")
-    arguments = [str(behind.config(**servers)), *chosen, "--max-sensitivity", "internal"]
+    chosen = (*chosen, "--max-sensitivity", "internal", "--store=~/index")
+    arguments = [str(behind.config(**servers)), *chosen]
     assert CliRunner().invoke(app, ["gateway", *arguments]).exit_code == 0
     ((serving, _, options),) = given
+    assert serving.store == str(Path.home() / "index")
 
     gateway = behind.make(
         servers,

@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers
 from toolcrib.cli.opening import GATEWAY_STORE
-from toolcrib.cli.options import Json
+from toolcrib.cli.options import Json, expand_home
 from toolcrib.cli.output import err, out, print_either, print_json, print_rows
 from toolcrib.errors import QueryError, did_you_mean, nearest
 from toolcrib.extras import import_extra
@@ -118,8 +118,11 @@ def install(
     ],
     config: ConfigFile = Path("mcp.json"),
     store: Annotated[
-        Path | None,
-        typer.Option(help=f"Folder of the index; default: {GATEWAY_STORE} beside the mcp.json."),
+        str | None,
+        typer.Option(
+            callback=expand_home,
+            help=f"Folder of the index; default: {GATEWAY_STORE} beside the mcp.json.",
+        ),
     ] = None,
     env: Annotated[
         list[str] | None,
@@ -179,14 +182,14 @@ def _notes(title: str, held: ServerFile, needed: Sequence[str]) -> list[str]:
 
 
 def _gateway_entry(
-    host: Host, settings: Path | None, config: Path, store: Path | None, env: list[str]
+    host: Host, settings: Path | None, config: Path, store: str | None, env: list[str]
 ) -> dict[str, Any]:
     """Entry that starts the gateway from any folder: all its paths are absolute."""
     if missing := [name for name in env if name not in os.environ]:
         raise QueryError(f"--env {missing[0]}: no such variable is set here")
     settings = settings or Path(FILE_NAME)
     options = ["--settings", str(settings.absolute())] if settings.is_file() else []
-    place = store or config.absolute().parent / GATEWAY_STORE
+    place = Path(store or config.absolute().parent / GATEWAY_STORE)
     program = ["-m", "toolcrib", *options, "gateway", str(config.absolute())]
     return {
         **host.extra,
