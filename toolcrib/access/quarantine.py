@@ -59,7 +59,7 @@ class Quarantine:
         found: dict[str, list[Finding]] = {}
         for finding in audit_all(given) if findings is None else findings:
             found.setdefault(finding.tool, []).append(finding)
-        before = {entry.id for entry in self._records.read(self._held_table)}
+        before = self.held_ids()
         passed: list[ToolSpec] = []
         held: list[Held] = []
         for spec in given:
@@ -165,7 +165,7 @@ class Quarantine:
         return [_held_tool(entry) for entry in self._records.read(self._held_table)]
 
     def held_ids(self) -> frozenset[str]:
-        """Ids of the held tools, without reading their specifications."""
+        """Ids of the held tools."""
         return frozenset(entry.id for entry in self._records.read(self._held_table))
 
     def get_reviewed(self, tool_id: str, digest: str) -> Held:

@@ -150,7 +150,9 @@ class Approval:
 
     def state(self) -> tuple[object, ...]:
         """Value that changes with every approval and rejection; cheap to compute."""
-        held, kept = list(self._held.items()), self._quarantine.held_ids()
+        held = list(self._held.items())
+        # This runs once a second: without held tools it reads none.
+        kept = self._quarantine.held_ids() if held else ()
         approved = (each for each, d in held if self._quarantine.approved_digest(each) == d)
         dropped = (each for each, _ in held if each not in kept)
         return file_stamp(self._lock.path), tuple(approved), tuple(dropped)
