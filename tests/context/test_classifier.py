@@ -197,6 +197,10 @@ def test_a_failure_in_another_thread_reaches_who_waits(monkeypatch):
         classifier.predict("close ticket 4411")
 
 
+def test_an_empty_text_has_all_fields():
+    assert TurnClassifier(Elsewhere(fails=False)).predict("").keys() >= {"need", "intent"}
+
+
 def test_one_core_begins_nothing(monkeypatch):
     monkeypatch.setattr("toolcrib.context.classifier.usable_cores", lambda: 1)
     classifier = TurnClassifier(encoder := Elsewhere(fails=False))

@@ -332,15 +332,14 @@ class TurnClassifier:
             name: tuple(each for each in classes if each is not None)
             for name, classes in self._classes.items()
         }
-        self._ahead = "", Future[dict[str, Prediction]]()
-        self._ahead[1].set_result({})
+        self._ahead: tuple[str, Future[dict[str, Prediction]]] | None = None
 
     def begin(self, text: str) -> None:
         """Start to predict in another thread; `predict` of the same text then waits for it.
 
         Only one text at a time: on busy cores more threads gain nothing.
         """
-        if usable_cores() == 1 or not self._ahead[1].done():
+        if usable_cores() == 1 or (self._ahead is not None and not self._ahead[1].done()):
             return
         answer: Future[dict[str, Prediction]] = Future()
 
@@ -355,8 +354,8 @@ class TurnClassifier:
 
     def predict(self, text: str) -> dict[str, Prediction]:
         """Likeliest label of each field of a text, and the probability of each label."""
-        begun, answer = self._ahead
-        return answer.result() if begun == text else self._predict(text)
+        begun = self._ahead
+        return begun[1].result() if begun and begun[0] == text else self._predict(text)
 
     def _predict(self, text: str) -> dict[str, Prediction]:
         logits = self.vector(text) * STRETCH @ self._weights + self._bias
