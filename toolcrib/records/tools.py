@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import PureWindowsPath
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -148,7 +149,8 @@ class Skill(FrozenModel):
     def _paths_stay_inside(cls, value: dict[str, str | None]) -> dict[str, str | None]:
         # A host may write the files into a folder of its own.
         for path in value:
-            if {"", ".", ".."} & set(path.replace("\\", "/").split("/")):
+            has_drive = PureWindowsPath(path).drive
+            if has_drive or {"", ".", ".."} & set(path.replace("\\", "/").split("/")):
                 raise ValueError(f"the path {path!r} does not name a file in the skill's folder")
         return value
 
