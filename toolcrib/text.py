@@ -61,18 +61,19 @@ _MARKS = re.compile(
 _CONSONANTS_AND_S = re.compile(r"\A[b-df-hj-np-tv-xz]{2,}[b-df-hj-np-rtv-xz]s")
 """`pdfs`, `csvs`: abbreviations in the plural, which Snowball leaves as words without a vowel."""
 
-SPACELESS = re.compile(
-    r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    r"\uf900-\ufaff\U00020000-\U0003134f]+)"
+_SPACELESS_SCRIPTS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003134f"
 )
+SPACELESS = re.compile(f"([{_SPACELESS_SCRIPTS}]+)")
 """Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han."""
 
-UNSPACED_SCRIPTS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
-"""Ranges of scripts without spaces between all words: those of `SPACELESS`, and Korean, whose
-particles follow a word without a space."""
+UNSPACED_SCRIPTS = f"{_SPACELESS_SCRIPTS}\u0f00-\u0fff\uac00-\ud7a3"
+"""Ranges of scripts whose words touch: those of `SPACELESS`, Tibetan, and Korean, whose particles
+follow a word without a space."""
 
-FULL_WIDTH_GAP = 0xFEE0
-FULL_WIDTH = {ord(sign) + FULL_WIDTH_GAP: sign for sign in ascii_letters + digits}
+FULL_WIDTH_OFFSET = 0xFEE0
+FULL_WIDTH = {ord(sign) + FULL_WIDTH_OFFSET: sign for sign in ascii_letters + digits}
 """Letters and digits of ASCII by the code of their full-width form, as typed in Japanese and
 Chinese; for `str.translate`."""
 

@@ -16,7 +16,7 @@ from toolcrib.context.pii import NORTH_AMERICA, entity_of, personal_entities, se
 from toolcrib.errors import SettingsError
 from toolcrib.extras import import_extra
 from toolcrib.records import Entity
-from toolcrib.text import FULL_WIDTH, FULL_WIDTH_GAP, UNSPACED_SCRIPTS, TextWords, split_words
+from toolcrib.text import FULL_WIDTH, FULL_WIDTH_OFFSET, UNSPACED_SCRIPTS, TextWords, split_words
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
@@ -336,14 +336,14 @@ _TYPE_ORDER = (
 
 _RANKS = {kind: rank for rank, kind in enumerate(_TYPE_ORDER)}
 
-_WIDE_AND_FOREIGN = {
+_PLAIN_FORMS = {
     **FULL_WIDTH,
-    **{ord(sign) + FULL_WIDTH_GAP: sign for sign in "+-.@_()"},
+    **{ord(sign) + FULL_WIDTH_OFFSET: sign for sign in "+-.@_()"},
     **{ord(zero) + at: digits[at] for zero in "٠۰०" for at in range(10)},
     ord("￥"): "¥",
 }
-"""Characters that patterns know, by those of full width in Japanese and Chinese, and by the Arabic,
-Persian and Devanagari digits; all are one character, so that spans hold."""
+"""ASCII characters and `¥` by their full-width forms, and digits by Arabic, Persian and Devanagari
+digits; each replaces one character, so that spans hold."""
 
 
 def head_of(text: str) -> str:
@@ -394,7 +394,7 @@ class EntityFinder:
         numbers always win.
         """
         head = head_of(text)
-        words, plain = split_words(head), head.translate(_WIDE_AND_FOREIGN)
+        words, plain = split_words(head), head.translate(_PLAIN_FORMS)
         found = itertools.chain(
             phrase_entities(self._gazetteers, head, words),
             phrase_entities(self._names, head, words),

@@ -138,13 +138,13 @@ PERSONAL = frozenset({"email", "phone", "card", "iban", "ssn", "national_id", "a
 MAX_PHONE_CANDIDATES = 40
 """Candidates that are checked: a table of figures has many, a turn a few."""
 
-_CHAR = f"[^\\W{UNSPACED_SCRIPTS}]"
+_WORD_CHAR = f"[^\\W{UNSPACED_SCRIPTS}]"
 _LETTER_OR_DIGIT = f"[^\\W_{UNSPACED_SCRIPTS}]"
 _EMAIL = re.compile(
     rf"(?:(?<![\w.+%-])|(?<=[{UNSPACED_SCRIPTS}]))"
-    rf"{_LETTER_OR_DIGIT}(?:{_CHAR}|[.+%'-]){{0,63}}@"
-    rf"(?:{_LETTER_OR_DIGIT}(?:(?:{_CHAR}|-){{0,61}}{_LETTER_OR_DIGIT})?\.){{1,6}}"
-    rf"[^\W\d_{UNSPACED_SCRIPTS}]{{2,24}}(?!{_CHAR})(?!:[\w~])"
+    rf"{_LETTER_OR_DIGIT}(?:{_WORD_CHAR}|[.+%'-]){{0,63}}@"
+    rf"(?:{_LETTER_OR_DIGIT}(?:(?:{_WORD_CHAR}|-){{0,61}}{_LETTER_OR_DIGIT})?\.){{1,6}}"
+    rf"[^\W\d_{UNSPACED_SCRIPTS}]{{2,24}}(?!{_WORD_CHAR})(?!:[\w~])"
 )
 """Mail addresses; not `git@host.com:group/project`, which is a repository."""
 
