@@ -110,6 +110,16 @@ def test_a_table_of_another_schema_is_another_table():
     assert "'hr.orders'" in allowlist.statement_faults("SELECT total FROM hr.orders")[0]
 
 
+def test_tables_of_one_name_have_their_own_columns():
+    tables = {"shop.orders": ["id", "total"], "hr.orders": ["id", "salary"]}
+    allowlist = Allowlist.model_validate({"tables": tables})
+    assert allowlist.statement_faults("SELECT total FROM shop.orders") == ()
+    assert allowlist.statement_faults("SELECT salary FROM shop.orders")
+    both = "FROM shop.orders AS s JOIN hr.orders AS h ON s.id = h.id"
+    assert allowlist.statement_faults(f"SELECT s.id {both}") == ()
+    assert allowlist.statement_faults(f"SELECT s.salary {both}")
+
+
 def test_only_what_is_on_the_list_is_kept():
     kept = SHOP.keep(["ORDERITEMS", "secrets", "customers"], ["o.unit_price", "password"])
     assert kept == (("orderItems", "customers"), ("unit_price",))

@@ -160,10 +160,12 @@ class Allowlist(FrozenModel):
         )
         if unknown := self.unlisted_names(tables, ()):
             return tuple(f"the table {name!r} is not on the list" for name in unknown)
-        schema = {
-            name.rpartition(".")[2]: dict.fromkeys(own.columns or ("",), "TEXT")
-            for name, own in self.tables.items()
-        }
+        schema: dict[str, dict[str, str]] = {}
+        for name in self.keep(tables, ())[0]:
+            # Of two tables of one name, in two schemas, the columns that both list.
+            bare, own = name.rpartition(".")[2], self.tables[name].columns
+            shared = [each for each in own if each in schema.get(bare, own)]
+            schema[bare] = dict.fromkeys(shared or ("",), "TEXT")
         try:
             qualified.qualify(tree, schema=schema, expand_alias_refs=False)
             # The qualification leaves names in HAVING and QUALIFY that it does not know.
