@@ -86,6 +86,8 @@ WRONG_ARGUMENT_CODES = frozenset({400, 422, -32602})
 
 WRONG_ARGUMENTS = "that the arguments are wrong"
 
+_RATE_LIMIT = r"rate[ _-]?limit|too many requests"
+
 
 def _rule(says: str, kind: ErrorClass, *patterns: str) -> TextRule:
     return TextRule(says, kind, re.compile("|".join(patterns), re.IGNORECASE))
@@ -144,7 +146,7 @@ TEXT_RULES: tuple[TextRule, ...] = (
     _rule(
         "that it may work later",
         "retriable",
-        r"time[ _-]?out|timed[ _-]?out|deadline exceeded|rate[ _-]?limit|too many requests|throttl",
+        rf"time[ _-]?out|timed[ _-]?out|deadline exceeded|{_RATE_LIMIT}|throttl",
         r"quota exceeded|overloaded|unavailable|temporar|try again|unreachable",
         r"connect(ion)?[ _]?(error|refused|reset|closed|abort|lost)|bad gateway|broken pipe",
         r"connection to .{0,80}refused|closed the connection|no healthy upstream",
@@ -160,7 +162,6 @@ _CODE = re.compile(
     r"|['\"]code['\"]\s?:\s?['\"]?)([45]\d\d|-32\d{3})(?!\d)",
     re.IGNORECASE,
 )
-_RATE_LIMIT = re.compile(r"rate[ _-]?limit|too many requests", re.IGNORECASE)
 _RETRY_AFTER = re.compile(
     r"retry[ _-]after[\s:=\"']{0,4}(\d+(?:\.\d+)?)(?![\d.]|\s*m)"
     r"|(?:try again|retry) (?:in|after) (\d+(?:\.\d+)?) ?s(?:ec(?:ond)?s?)?\b",
@@ -245,7 +246,7 @@ def _kind(error: Failure, codes: list[int], text: str) -> tuple[ErrorClass, str]
     for kind, types in EXCEPTIONS.items():
         if expected := next((each for each in types if isinstance(error, each)), None):
             return kind, expected.__name__
-    if LIMIT_CODE in codes and _RATE_LIMIT.search(text):
+    if LIMIT_CODE in codes and re.search(_RATE_LIMIT, text, re.IGNORECASE):
         return "retriable", f"status {LIMIT_CODE} for a rate limit"
     for code in codes:
         if code not in VAGUE_CODES:
