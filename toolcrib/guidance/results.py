@@ -21,8 +21,7 @@ _ERROR_KEYS = (
 _RESULT_KEYS = ("results", "result", "data", "content", "response", "output")
 _FAILED_STATUS = frozenset({"error", "failed", "failure", "fail", "exception"})
 _HTTP_STATUS_KEYS, _PROBLEM_KEYS = ("status", "statusCode", "status_code"), ("message", "detail")
-_HTTP_FAILURES = range(400, 600)
-_HTTP_FAILURE_TEXTS = frozenset(map(str, _HTTP_FAILURES))
+_HTTP_FAILURES = frozenset(map(str, range(400, 600)))
 
 _BEGINS_WITH_FAILURE = re.compile(
     r"(?!(?-i:FAILED) )(?:\W{0,9}|[\w./-]{1,40}: )"
@@ -42,7 +41,7 @@ _STATUS_LINE = re.compile(
     + "|".join(
         rf"{each.value}\W{{1,3}}{re.escape(each.phrase)}"
         for each in HTTPStatus
-        if each.value in _HTTP_FAILURES
+        if str(each.value) in _HTTP_FAILURES
     )
     + r")\b",
     re.IGNORECASE,
@@ -209,12 +208,11 @@ def _has_failure_flag(given: Mapping[str, Any]) -> bool:
         return True
     if str(given.get("__type")).endswith("Exception"):
         return True
-    is_answer_of_errors = "errorMessages" in given or given.get("data", "") is None
-    if given.get("errors") and is_answer_of_errors:
+    if given.get("errors") and ("errorMessages" in given or given.get("data", "") is None):
         return True
     has_message = any(isinstance(given.get(key), str) for key in _PROBLEM_KEYS)
     statuses = {str(given.get(key)) for key in _HTTP_STATUS_KEYS}
-    return has_message and not _HTTP_FAILURE_TEXTS.isdisjoint(statuses)
+    return has_message and not _HTTP_FAILURES.isdisjoint(statuses)
 
 
 def _is_error(value: Any) -> bool:
