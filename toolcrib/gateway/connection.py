@@ -122,9 +122,9 @@ class _Question:
 class PendingCall:
     """Call under way, made by `work`; the server has `timeout_s`, without the time of questions.
 
-    `is_refused`: the server had ended the session, and did not make the call.
     A client that takes requests gets questions at once. Any other client gets the open questions as
-    the result of its call (`outcome`), and calls again with the answers (`resume`).
+    the result of its call (`outcome`), and calls again with the answers (`resume`). `is_refused`:
+    the server had ended the session, and did not make the call.
     """
 
     def __init__(

@@ -158,8 +158,8 @@ class Upstream:
                 was_up_at = await self._connect_once(target)
                 if was_up_at is not None and monotonic() - was_up_at > retry_s:
                     wait_s = retry_s
-                may_connect = self._has_restarted or await self._pause(wait_s)
-                wait_s = retry_s if may_connect else min(2 * wait_s, MAX_RETRY_FACTOR * retry_s)
+                is_early = self._has_restarted or await self._pause(wait_s)
+                wait_s = retry_s if is_early else min(2 * wait_s, MAX_RETRY_FACTOR * retry_s)
         finally:
             await self.close()
 
