@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 
 import pytest
 
 from tests.router.conftest import CountingEncoder, WatchedStore, failing
 from toolcrib import Message, Turn
 from toolcrib.clock import ManualClock
+from toolcrib.context.rules import HeuristicDetector
 from toolcrib.errors import StoreError, StoreUnavailableError, StoreWriteError
 
 MAIL = "send a mail to somebody"
@@ -136,6 +138,24 @@ def test_what_does_not_fit_is_left_out_cheapest_loss_first_and_named(
     assert done <= decision.took_ms.keys()
     assert decision.took_ms.keys().isdisjoint(decision.degraded)
     assert decision.took_ms["total"] <= budget_ms + 1
+
+
+def test_a_request_taken_for_small_talk_keeps_its_entities_without_time(shelves, monkeypatch):
+    house, detect = SlowHouse(shelves), HeuristicDetector.detect
+
+    def detect_greeting(*given, by_words=False, **more):
+        house.pass_by(1)
+        found = detect(*given, **more)
+        return found if by_words else replace(found, smalltalk="greeting")
+
+    monkeypatch.setattr(HeuristicDetector, "detect", detect_greeting)
+    monkeypatch.setattr(HeuristicDetector, "may_take_for_smalltalk", lambda *_: True)
+    text = "hello ana@example.org"
+    assert house.route(text, history=()).degraded == ()
+    decision = house.route(text, 12.5, history=())
+    assert "context" in decision.degraded
+    assert [each.type for each in decision.context.entities] == ["email"]
+    assert (decision.context.sensitivity, decision.context.smalltalk) == ("pii", None)
 
 
 def test_what_took_too_long_is_left_out_of_later_turns_and_tried_again_some_day(shelves):

@@ -354,7 +354,7 @@ class Router:
             return context, None
         selection = self._tools(request, for_tools, may_ask=False)
         if selection.result.verdict == "accept":
-            context = self._context(request, query, own, by_words=True)
+            context = self._context(request, query, own, mistaken=context)
         return context, selection
 
     def _is_doubtful_smalltalk(self, request: _Request, context: Context) -> bool:
@@ -368,10 +368,20 @@ class Router:
         return request.detector.may_take_for_smalltalk(request.turn.text)
 
     def _context(
-        self, request: _Request, query: EncodedQuery, own: EncodedQuery, *, by_words: bool = False
+        self,
+        request: _Request,
+        query: EncodedQuery,
+        own: EncodedQuery,
+        *,
+        mistaken: Context | None = None,
     ) -> Context:
+        """Context of a turn; `mistaken`: its context as small talk, which it is not."""
         turn, budget = request.turn, request.budget
-        entities = budget.admit("entities")
+        if mistaken is None:
+            entities, otherwise = budget.admit("entities"), Context(turn.text)
+        else:
+            # If no time is left, the first context holds: its entities make the turn sensitive.
+            entities, otherwise = bool(mistaken.entities), replace(mistaken, smalltalk=None)
         known = budget.run(
             "context",
             lambda: request.detector.detect(
@@ -380,9 +390,9 @@ class Router:
                 own=own,
                 entities=entities,
                 answer=request.answer,
-                by_words=by_words,
+                by_words=mistaken is not None,
             ),
-            Context(turn.text),
+            otherwise,
         )
         known = _with_metadata(known, turn.metadata)
         if turn.step or turn.needs:
