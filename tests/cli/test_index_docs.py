@@ -49,6 +49,15 @@ def test_prune_removes_what_no_source_names_from_its_collection_alone(documents)
     assert [listed(documents)[name]["passages"] for name in ("post", "other")] == [1, 2]
 
 
+@pytest.mark.slow
+def test_prune_passes_over_a_broken_document_but_not_over_a_missing_folder(documents):
+    index_docs(documents)
+    (documents.folder / "rules" / "glass.txt").unlink()
+    (documents.folder / "rules" / "scan.pdf").write_bytes(b"no PDF")
+    assert index_docs(documents, "ruels", "--prune")["removed"] == 0
+    assert index_docs(documents, "--prune")["removed"] == 1
+
+
 def test_a_collection_is_described_on_the_command_line(documents):
     index_docs(
         documents,

@@ -469,6 +469,14 @@ def test_prune_removes_the_documents_of_its_collection_that_were_not_read(passag
     assert set(passage_bench.held()) == {"notes/a.md#0", "x/c.md#0"}
 
 
+def test_a_document_that_is_refused_keeps_its_own_passages_alone(passage_bench):
+    passage_bench.run(*parts("a.md", "one"), *parts("b.md", "two"), *parts("c.md", "three"))
+    broken = Refusal("b.md", "b.md", "broken")
+    report = passage_bench.run(*parts("a.md", "one"), broken, prune="notes")
+    assert (report.refused, report.removed) == ((broken,), ("notes/c.md#0",))
+    assert "notes/b.md#0" in passage_bench.held()
+
+
 def test_prune_removes_no_document_while_anything_is_refused(passage_bench):
     passage_bench.run(*parts("a.md", "one", "two"), *parts("b.md", "three"))
     report = passage_bench.run(*parts("a.md", "one"), Refusal("b.md", "", "broken"), prune="notes")

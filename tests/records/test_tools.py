@@ -49,7 +49,9 @@ def test_an_enrichment_changes_the_digest_and_an_author_s_safety_tags_win():
     assert "enrichment" not in bare.model_dump()
 
 
-@pytest.mark.parametrize("path", ["../x.md", "/etc/x", "a/../../x", "a\\..\\x", "./x", "a//x", "C:x", ""])
+@pytest.mark.parametrize(
+    "path", ["../x.md", "/etc/x", "a/../../x", "a\\..\\x", "./x", "a//x", "C:x", ""]
+)
 def test_a_file_of_a_skill_stays_in_its_folder(path):
     with pytest.raises(ValidationError, match="folder"):
         ToolSpec.model_validate({"name": "refunds", "skill": {"files": {path: "text"}}})

@@ -190,7 +190,8 @@ def print_refused(refused: Iterable[Refusal]) -> None:
 
 
 def _refusal_place(refusal: Refusal) -> str:
-    return f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
+    is_whole = refusal.place in {"", refusal.source}
+    return refusal.source if is_whole else f"{refusal.source}: {refusal.place}"
 
 
 def print_result(result: FindResult, *, explain: bool) -> None:

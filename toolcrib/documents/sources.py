@@ -70,12 +70,13 @@ class RawDocument:
             parts = converters.convert(self.content, given, timeout_s=timeout_s)
         except (SourceError, MissingExtraError) as error:
             reason = error.reason if isinstance(error, SourceError) else str(error)
-            yield Refusal(self.source, "", reason)
+            yield refused_document(self.document, reason)
             return
         for position, part in enumerate(parts):
             yield Passage(collection, self.document, part.text, part.title, position, part.start)
         if not parts:
-            yield Refusal(self.source, "", _EMPTY_REASONS.get(self.kind, "holds no text"))
+            reason = _EMPTY_REASONS.get(self.kind, "holds no text")
+            yield refused_document(self.document, reason)
 
 
 def passages(
@@ -191,6 +192,7 @@ def _is_skipped(found: RawDocument | Refusal) -> bool:
 
 def _read_file(path: Path) -> RawDocument | Refusal:
     kind = kind_of_name(path.name)
+    document = _printable_path(Path(os.path.normpath(path)).as_posix())
     try:
         # Reading a pipe or a device might never end.
         if not os.path.isfile(path):  # noqa: PTH113
@@ -201,11 +203,16 @@ def _read_file(path: Path) -> RawDocument | Refusal:
         with path.open("rb") as file:
             content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
-        return _refusal(path, f"cannot be read: {error.strerror or error}")
+        return refused_document(document, f"cannot be read: {error.strerror or error}")
     if len(content) > MAX_DOCUMENT_BYTES:
-        return _refusal(path, f"larger than {MAX_DOCUMENT_BYTES:,} bytes, the most that is read")
-    document = _printable_path(Path(os.path.normpath(path)).as_posix())
+        most = f"larger than {MAX_DOCUMENT_BYTES:,} bytes, the most that is read"
+        return refused_document(document, most)
     return RawDocument(_printable_path(path), document, document, content, kind)
+
+
+def refused_document(document: str, reason: str) -> Refusal:
+    """Refusal that stands for this document alone, which has the document as source and place."""
+    return Refusal(document, document, reason)
 
 
 def _refusal(path: str | Path, reason: str) -> Refusal:

@@ -97,7 +97,7 @@ class _Plan(Generic[_Item]):
     ) -> None:
         """Plan to remove the ids that no source has, unless a refused entry may stand for one.
 
-        A refusal whose place is a `known` id, of a tool that sources have, stands for no other.
+        A refusal whose place is `known`, a tool or document that sources have, stands for no other.
         """
         doomed = sorted(gone)
         unknown = [each for each in self.refused if each.place not in known]
@@ -526,7 +526,8 @@ class PassageSync:
         """Write new and changed passages, and report every id.
 
         Parts that a document no longer has are removed. `prune` names a collection whose documents
-        without an entry are removed too, unless an entry is refused.
+        without an entry are removed too, unless a refused entry may stand for one. A refusal whose
+        source and place are a document stands for that document alone.
         """
         entries = list(entries)
         known = self._stored_passages(entries, prune)
@@ -595,7 +596,12 @@ def _plan_passage_removals(
     read = {(each.collection, each.document) for each in plan.items.values()}
     left = {i: each for i, each in known.items() if i not in plan.items}
     shortened = {i for i, each in left.items() if (each.collection, each.document) in read}
-    gone = {i for i, each in left.items() if each.collection == prune} - shortened
+    refused = {each.place for each in plan.refused if each.source == each.place}
+    gone = {
+        i
+        for i, each in left.items()
+        if each.collection == prune and each.document not in refused and i not in shortened
+    }
     plan.removed += shortened
-    plan.prune(gone, "passages", "sources were refused and may hold them")
+    plan.prune(gone, "passages", "sources were refused and may hold them", refused)
     plan.removed.sort()

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from toolcrib.crib import Crib
 from toolcrib.documents.chunking import require_docs
 from toolcrib.documents.loading import BINARY_KINDS, DOCUMENT_ENDINGS, kind_of_name
-from toolcrib.documents.sources import RawDocument
+from toolcrib.documents.sources import RawDocument, refused_document
 from toolcrib.errors import ForbiddenError, MissingExtraError, UnknownCollectionError, nearest
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import (
@@ -210,7 +210,7 @@ class DocumentBody(Body):
             content = base64.b64decode(self.base64)
         if kind is None:
             known = f"documents end in {DOCUMENT_ENDINGS}"
-            return Refusal(self.name, "", f"a file of no known kind; {known}")
+            return refused_document(self.name, f"a file of no known kind; {known}")
         return RawDocument(self.name, self.name, self.name, content, kind, "utf-8")
 
 
