@@ -367,6 +367,20 @@ def test_the_landmarks_of_a_page_without_such_elements_are_its_roles():
     assert html(nested).text == "Text."
 
 
+def test_macros_of_confluence_keep_their_code_titles_and_tasks():
+    page = html(
+        '<ac:structured-macro ac:name="code"><ac:parameter ac:name="language">sh</ac:parameter>'
+        '<ac:parameter ac:name="title">Connect</ac:parameter><ac:plain-text-body>'
+        "<![CDATA[hblink login\nhblink status > x]]></ac:plain-text-body></ac:structured-macro>"
+        "<ac:task-list><ac:task><ac:task-id>1</ac:task-id><ac:task-status>complete"
+        "</ac:task-status><ac:task-body>Order it</ac:task-body></ac:task></ac:task-list>"
+    )
+    assert (
+        page.text
+        == "Connect\n\n```\nhblink login\nhblink status > x\n```\n\n* complete\n\n  Order it"
+    )
+
+
 def test_a_heading_keeps_its_links_but_not_the_one_to_itself():
     page = html(
         '<h1><a href="/"><img alt="Logo" src="l.png"></a></h1>'

@@ -253,10 +253,20 @@ MAX_UNPACKED_BYTES = 64 * 2**20
 _SKIPPED_ELEMENTS = (
     "script, style, template, noscript, nav, footer, button, "
     "[role=navigation], [role=search], [role=contentinfo], [id^=breadcrumb], #footer, "
-    ".page-metadata"
+    ".page-metadata, ac\\:task-id, ac\\:parameter:not([ac\\:name=title])"
 )
 """Elements outside the page's content, by their names, the landmarks of ARIA, and the ids and
 classes that Confluence and others give them."""
+
+_CONFLUENCE_ELEMENTS = {
+    "ac:parameter": "p",
+    "ac:plain-text-body": "pre",
+    "ac:task-list": "ul",
+    "ac:task": "li",
+    "ac:task-status": "p",
+    "ac:task-body": "p",
+}
+"""Elements of HTML for those of Confluence's storage format."""
 
 MAX_REPEATED_CHARS = 200
 """Longest cell that is repeated in each row that it spans; a longer one is left empty there."""
@@ -286,6 +296,8 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
                 link.decompose()
         for element in body.select(_SKIPPED_ELEMENTS):
             element.decompose()
+        for element in body.find_all(list(_CONFLUENCE_ELEMENTS)):
+            element.name = _CONFLUENCE_ELEMENTS[element.name]
         _fit_tables(body)
         for string in body.find_all(string=_WHITE_SPACE_RUN):
             if type(string) is library.NavigableString and string.find_parent("pre") is None:
