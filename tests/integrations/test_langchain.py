@@ -14,7 +14,7 @@ from tests.integrations.conftest import ScriptedModel, calls, odd_tool, open_des
 from tests.router.conftest import TOOLS, free_of_models
 from toolcrib import Crib, Scope
 from toolcrib.build import MEMORY
-from toolcrib.errors import SettingsError
+from toolcrib.errors import QueryError, SettingsError
 from toolcrib.integrations.langchain import ToolcribMiddleware, ToolcribRetriever, turn_of
 from toolcrib.integrations.selection import StepOptions
 
@@ -369,9 +369,15 @@ def test_an_agent_with_a_search_of_its_own_is_refused_unless_ours_is_off(desk):
     assert model.seen[0][0][0] == "find_tools"
 
 
-def test_steps_that_add_no_tool_are_refused_before_the_run():
-    with pytest.raises(SettingsError, match=r"added=0.*each=False"):
-        StepOptions(added=0)
+@pytest.mark.parametrize("field", ["first", "added"])
+def test_steps_that_add_no_tool_are_refused_before_the_run(field):
+    with pytest.raises(SettingsError, match=f"{field}=0.*each=False"):
+        StepOptions(**{field: 0})
+
+
+def test_no_tools_at_all_are_refused_before_the_run(desk):
+    with pytest.raises(QueryError, match="k is 0"):
+        ToolcribMiddleware(desk, k=0)
 
 
 def test_an_agent_that_is_shown_all_its_tools_gets_no_search(desk):

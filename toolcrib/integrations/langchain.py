@@ -152,6 +152,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     overrides this.
 
     Raises:
+        QueryError: `k` is less than 1.
         SettingsError: a name in `always_include` is no tool of the agent.
         StoreError: a store does not answer.
     """

@@ -17,7 +17,13 @@ from typing_extensions import TypedDict
 from toolcrib.awaitable import in_thread
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
-from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
+from toolcrib.errors import (
+    SettingsError,
+    ToolcribError,
+    did_you_mean,
+    nearest,
+    require_positive,
+)
 from toolcrib.records import Decision, Message, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object, list_of
 from toolcrib.records.definitions import OwnTool, definition_tokens, summary
@@ -202,8 +208,8 @@ class StepCost:
     """Cost of the tools of one model call: the first of a turn, or that of a later step.
 
     `shown` counts the tools of the list, `added` and `dropped` its changes, which invalidate a
-    prompt cache. `tokens` estimates the definitions of added tools; `took_ms` is the time of the
-    choice.
+    prompt cache. `tokens` estimates the definitions of added tools that the index knows; `took_ms`
+    is the time of the choice.
     """
 
     shown: int
@@ -231,7 +237,7 @@ class StepOptions:
     cost of each step; the default logs it.
 
     Raises:
-        SettingsError: `added` is less than 1.
+        SettingsError: `first` or `added` is less than 1.
     """
 
     each: bool = True
@@ -242,10 +248,11 @@ class StepOptions:
     report: Callable[[StepCost], None] = _log_cost
 
     def __post_init__(self) -> None:
-        if self.added < 1:
-            raise SettingsError(
-                f"StepOptions(added={self.added}) adds no tool; give at least 1, or each=False"
-            )
+        for name, count in (("first", self.first), ("added", self.added)):
+            if count < 1:
+                raise SettingsError(
+                    f"StepOptions({name}={count}) adds no tool; give at least 1, or each=False"
+                )
 
 
 DEFAULT_STEPS = StepOptions()
@@ -296,6 +303,9 @@ class AgentTools:
     k: int | None = None
     always: tuple[str, ...] = ()
     steps: StepOptions = DEFAULT_STEPS
+
+    def __post_init__(self) -> None:
+        require_positive(self.k, "k")
 
     def for_turn(
         self,
