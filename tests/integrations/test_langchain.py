@@ -123,6 +123,13 @@ def test_a_tool_that_the_turn_does_not_have_is_not_called(desk):
     assert "send_mail is not among the tools of this turn" in said[-2].text
 
 
+def test_an_answer_says_that_a_turn_has_no_tools(desk):
+    nowhere = Scope(servers=frozenset({"nowhere"}))
+    script = [calls("send_mail"), AIMessage("no")]
+    said, _ = run(desk, script, scope=nowhere, steps=StepOptions(search=False))
+    assert "this turn: none." in said[-2].text
+
+
 async def test_a_call_of_a_tool_that_nobody_has_names_no_hidden_tools(desk):
     said, _ = run(desk, [calls("send_male"), AIMessage("no")], k=1)
     assert said[-2].status == "error"

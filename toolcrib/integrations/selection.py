@@ -453,7 +453,8 @@ def refusal(shown: ShownTools | None, name: str) -> str:
 
 def absence(shown: ShownTools, name: str) -> str:
     """Text for a call of a tool that the model was not shown; hidden tools are not named."""
-    return f"{name} is not among the tools of this turn: {', '.join(shown['names'])}"
+    given = ", ".join(shown["names"]) or "none"
+    return f"{name} is not among the tools of this turn: {given}"
 
 
 def report_outcome(
