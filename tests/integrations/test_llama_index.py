@@ -10,6 +10,7 @@ from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlo
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import Context
 from pydantic import BaseModel, Field
 
 from tests.router.conftest import TOOLS
@@ -181,6 +182,21 @@ async def test_a_call_gets_the_names_of_the_tools_own_schema_back(desk):
         await ran(desk, script, made)
         assert list(script.schemas[0]["properties"]) == ["top"]
     assert given == [{"$top": 3}, {"$top": 3}]
+
+
+@LOOKED_AT
+async def test_a_tool_that_takes_the_context_has_a_fitting_schema(desk):
+    async def send_mail(ctx, size):
+        return f"sent {size} {await ctx.store.get('toolcrib_shown') is not None}"
+
+    # LlamaIndex reads no annotations that are texts.
+    send_mail.__annotations__ = {"ctx": Context, "size": tuple[int, int]}
+    tool = FunctionTool.from_defaults(async_fn=send_mail)
+    script = Script(answer("", send_mail={"size": [1, 2]}), answer("done"))
+    agent = made(desk, script, [tool])
+    result = await agent.run(MAIL)
+    assert "items" in script.schemas[0]["properties"]["size"]
+    assert str(result.tool_calls[0].tool_output) == "sent [1, 2] True"
 
 
 def test_a_tool_can_be_indexed():

@@ -63,23 +63,23 @@ class _FitMetadata(ToolMetadata):
         return self.parameters
 
 
-class _FitTool(AsyncBaseTool):
+class _FitTool(FunctionTool):
     """Tool whose schema all providers take; a call gets the names of its own schema back."""
 
     def __init__(self, tool: BaseTool, spec: ToolSpec, shown: Mapping[str, Any]) -> None:
         self._tool, self._spec = adapt_to_async_tool(tool), spec
-        own: Any = tool.metadata
-        self._metadata = _FitMetadata(
+        own: Any = tool
+        metadata = _FitMetadata(
             shown["description"],
-            own.get_name(),
-            own.fn_schema,
-            own.return_direct,
+            own.metadata.get_name(),
+            own.metadata.fn_schema,
+            own.metadata.return_direct,
             parameters=shown["input_schema"],
         )
-
-    @property
-    def metadata(self) -> ToolMetadata:
-        return self._metadata
+        super().__init__(self._tool.call, metadata, self._tool.acall)
+        # An agent hands the run's context to functions that take it.
+        self.requires_context = getattr(own, "requires_context", False)
+        self.ctx_param_name = getattr(own, "ctx_param_name", None)
 
     def call(self, *_: Any, **given: Any) -> ToolOutput:
         return self._tool.call(**restore_arguments(self._spec, given))
@@ -91,8 +91,7 @@ class _FitTool(AsyncBaseTool):
 def _fit_tool(tool: BaseTool) -> BaseTool:
     """The tool, with a schema that all providers accept."""
     shown = fitting_definition(spec := tool_spec(tool))
-    needs_context = isinstance(tool, FunctionTool) and tool.requires_context
-    return tool if shown is None or needs_context else _FitTool(tool, spec, shown)
+    return tool if shown is None else _FitTool(tool, spec, shown)
 
 
 class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
