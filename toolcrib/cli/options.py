@@ -354,14 +354,10 @@ def lines_of(name: str) -> Iterator[str]:
                 # In the locale C standard input keeps wrong bytes, as lone surrogates: refuse them.
                 line.encode()
                 yield line.rstrip("\r\n").removeprefix("\ufeff")
-    except UnicodeEncodeError as error:
-        raise SourceError(name, "", "is not UTF-8 text; send it as UTF-8") from error
     except OSError as error:
         raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SourceError(
-            name, "", f"is not UTF-8 text: {error.reason}; save the file as UTF-8"
-        ) from error
+    except UnicodeError as error:
+        raise SourceError(name, "", "is not UTF-8 text; save or send it as UTF-8") from error
 
 
 def logged_records(
