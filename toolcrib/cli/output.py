@@ -406,9 +406,8 @@ def _print_text_table(given: TextTable) -> None:
 MIN_INTERVAL_COLUMNS = 110
 """Columns of a terminal that intervals need; a pipe, JSON and the report always have them."""
 
-
 MIN_MEASURED_QUERIES = 30
-"""Queries that figures need; a bootstrap of fewer says nothing of queries unlike them."""
+"""Queries that figures need; a bootstrap over fewer makes too narrow intervals."""
 
 
 def print_evaluation(found: Evaluation) -> None:

@@ -461,8 +461,8 @@ class SemanticDetector(HeuristicDetector):
             level, signals, needs = held, holds, dict[str, float]()
             labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
             if answer is not None:
-                known = smalltalk_of(words, self._cues.indexes, answer).confidence
-                confidences["smalltalk"] = max(confidences["smalltalk"], known)
+                least = smalltalk_of(words, self._cues.indexes, answer).confidence
+                confidences["smalltalk"] = max(confidences["smalltalk"], least)
         else:
             self._apply_stated(words, labels, confidences, is_read=is_read)
             needs = dict(zip(self._needs, predictions["need"].shares, strict=True))
@@ -484,10 +484,9 @@ class SemanticDetector(HeuristicDetector):
         )
 
     def may_take_for_smalltalk(self, text: str) -> bool:
-        """True for a text in another language than English, unless its words are small talk.
+        """True for a text of another language whose words are no small talk.
 
-        The classifier beside the English one learned few statements (`the bin is full`) in other
-        languages.
+        In other languages the classifier has seen few statements (`the bin is full`).
         """
         is_other = self._has_other and not self._is_english(head_of(text))
         return is_other and smalltalk_of(split_words(text), self._cues.indexes).label is None
@@ -540,8 +539,8 @@ class SemanticDetector(HeuristicDetector):
 
         Words alone decide in answers, and if the vector does not represent the turn: a vector of
         joined turns, of a language that the encoder does not read, or of one word (`passport`), to
-        which small talk is as near as a request. A turn that `refers` to an
-        earlier request speaks of it (`who was there?`), unless it has phrases of small talk.
+        which small talk is as near as a request. A turn that `refers` to an earlier request speaks
+        of it (`who was there?`), unless it has phrases of small talk.
         """
         indexes = self._cues.indexes
         rest = remainder_of(words, indexes)

@@ -496,8 +496,8 @@ class HeuristicDetector:
         `query`: the encoded text, if encoded. `own`: for a text joined with an earlier message, the
         turn alone, which decides small talk. Cues alone need neither. A long text is searched for
         entities in its head, for cues at both ends. Without `entities`, entities and personal data
-        are not searched. `answer`: kind of a turn that answers the assistant's question. With
-        `by_words`, words alone show small talk.
+        are not searched. `answer`: kind of a turn that answers the assistant's question.
+        `by_words`: only words, and no model, show small talk.
         """
         del query, own, by_words
         words = _words(text)
@@ -529,7 +529,7 @@ class HeuristicDetector:
         )
 
     def may_take_for_smalltalk(self, text: str) -> bool:
-        """True if a model decides small talk, and takes many a request for it."""
+        """True for a text that the detector may wrongly take for small talk; cues never do."""
         del text
         return False
 

@@ -132,10 +132,10 @@ class Reranker(Protocol):
 
 
 def readable(text: str) -> str:
-    """Text as models know it: without lone surrogates, full-width letters and capitals throughout.
+    """Text in plain letters: no lone surrogates, no full width, no capitals throughout.
 
-    JSON allows lone surrogates, and tokenizers refuse them. Models have seen few words in capitals
-    alone, and so give them other vectors.
+    JSON allows lone surrogates, and tokenizers refuse them. Models have seen few texts in capitals,
+    and give them other vectors.
     """
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
         raise TypeError(f"an encoder reads text, not {type(text).__name__}: {text!r:.80}")

@@ -459,8 +459,7 @@ def _other_languages(given: LintInput) -> Iterator[Problem]:
     language_by_tool = {spec.id: _language(clean(spec.description)) for spec in given.tools}
     known = Counter(language for language in language_by_tool.values() if language)
     main, count = next(iter(known.most_common(1)), ("", 0))
-    # A text of no known language has no letters of a script of its own, unlike a main language that
-    # is known by its script.
+    # If the main language is known by its script, texts of unknown language are not in it.
     total = len(language_by_tool) if main in _SCRIPTS else known.total()
     if known.total() < MIN_KNOWN_LANGUAGES or 3 * count < 2 * total:
         return

@@ -147,7 +147,7 @@ _JSON_WORDS = {"None": "null", "True": "true", "False": "false"}
 
 
 def _description(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Description of a schema, a docstring, in the words of JSON and without exceptions."""
+    """Description of a schema: its docstring without exceptions, and with JSON's constants."""
     if "description" not in schema:
         return {}
     text = str(schema["description"]).partition("\n\nRaises:")[0]

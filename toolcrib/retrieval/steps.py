@@ -115,7 +115,7 @@ class RunState:
     """Calls of a run so far: ids of its tools by point, in the order of calls.
 
     `is_step`: the query is what the agent wrote before a call, not a search of its own. `servers`:
-    those in use, the last used first.
+    servers of the called tools, the last used first.
     """
 
     called: Mapping[int, str] = field(default_factory=dict[int, str])

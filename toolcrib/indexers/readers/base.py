@@ -453,8 +453,8 @@ def dialects_in(source: Source) -> set[Dialect]:
     """Dialects of the tools in the source's sample; empty if there are no tools.
 
     Any file may have objects with a name, so one of them must certainly be a tool. Objects that a
-    caller passes as tools need only a name. Where most of those are ToolSpecs, the source
-    is one of ToolSpecs, and a few definitions in another dialect cost no other tool.
+    caller passes as tools need only a name. If most tools are certainly ToolSpecs, all are read as
+    such, and a few definitions in another dialect cost no other tool.
     """
     if source.sample is None:
         return set()

@@ -251,7 +251,7 @@ def _has_unnamed_parameters(function: Any) -> bool:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (NameError, TypeError, ValueError):
-        return False  # pydantic tells the reason
+        return False  # pydantic's error gives the reason.
     return any(parameter.kind in unnamed for parameter in parameters)
 
 
