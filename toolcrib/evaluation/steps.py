@@ -104,12 +104,9 @@ def load_runs(
         raise SourceError(str(folder / "tools.jsonl"), "", "holds no tool")
     called = {tool for run in runs for tool in run.tools}
     if called.isdisjoint(tool.id for tool in tools):
-        example = min(called, default=None)
-        raise SourceError(
-            str(folder / "steps.jsonl"),
-            "",
-            f"calls no tool of tools.jsonl: give ids such as {tools[0].id!r}, not {example!r}",
-        )
+        ids = f"ids such as {tools[0].id!r}" + (f", not {min(called)!r}" if called else "")
+        reason = f"calls no tool of tools.jsonl: give {ids}"
+        raise SourceError(str(folder / "steps.jsonl"), "", reason)
     return tools, runs
 
 
