@@ -88,6 +88,10 @@ def test_a_statement_may_read_what_is_on_the_list(statement):
             r"SELECT id FROM customers WHERE city='\'' UNION SELECT id FROM users -- '",
             "differently",
         ),
+        (
+            "SELECT id FROM customers WHERE id={#\nd '1'} UNION SELECT id FROM users -- #}\nid",
+            "differently",
+        ),
         ("SELECT " + "(" * 3000 + "1" + ")" * 3000, "deep"),
         ("SELECT id FROM customers WHERE " + "NOT " * 3000, "characters"),
         ("SELECT (", "SQL"),
