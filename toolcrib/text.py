@@ -291,6 +291,13 @@ def jaccard(one: AbstractSet[str], two: AbstractSet[str]) -> float:
     return len(one & two) / len(one | two) if one or two else 1.0
 
 
+def head_and_tail(text: str, max_chars: int, head_chars: int, tail_chars: int) -> str:
+    """Head and tail of a text that is longer than `max_chars`; else the whole text."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:head_chars]}\n{text[-tail_chars:]}"
+
+
 def shorten(text: str, max_chars: int) -> str:
     """Cut a longer text, and end it with an ellipsis."""
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

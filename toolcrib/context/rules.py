@@ -17,12 +17,11 @@ from toolcrib.context.entities import EntityFinder
 from toolcrib.context.phrases import Match, PhraseIndex
 from toolcrib.context.pii import grade_sensitivity
 from toolcrib.encoders.language import language_of, spoken_words
-from toolcrib.language_models.turns import head_and_tail
 from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import Context, Entity
 from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.text import EFFECT_OF, STOPWORDS, TextWords, singular, split_words
+from toolcrib.text import EFFECT_OF, STOPWORDS, TextWords, head_and_tail, singular, split_words
 
 _UNKNOWN_CONFIDENCE = 0.3
 _MAX_CUE_SIGNALS = 3

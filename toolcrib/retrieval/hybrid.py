@@ -63,6 +63,7 @@ from toolcrib.retrieval.steps import (
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import Filter, HasId, Not, all_of, from_scope
 from toolcrib.store.payload import read_tool
+from toolcrib.text import head_and_tail
 
 logger = logging.getLogger(__name__)
 
@@ -619,7 +620,5 @@ def _merge_sentence(
 
 def _shorten(query: str) -> str:
     """Query without its middle if it is too long."""
-    if len(query) <= MAX_QUERY_CHARS:
-        return query
     half = MAX_QUERY_CHARS // 2
-    return f"{query[: half - 1]}\n{query[-half:]}"
+    return head_and_tail(query, MAX_QUERY_CHARS, half - 1, half)

@@ -16,12 +16,12 @@ from pydantic import Field
 from toolcrib.context.rules import RECALL, REFUSAL, Answer, HeuristicDetector
 from toolcrib.encoders.base import FloatArray
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
-from toolcrib.language_models.turns import head_and_tail, prompt, show_turn, shown_messages
+from toolcrib.language_models.turns import prompt, show_turn, shown_messages
 from toolcrib.records import Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.probes import file_kind, find_sql
-from toolcrib.text import split_words
+from toolcrib.text import head_and_tail, split_words
 
 MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS = 2_000, 700, 500
 """Longer texts are cut to head and tail: a pasted log has its question before or behind it."""

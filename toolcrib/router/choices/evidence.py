@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from toolcrib.context.cues import CueIndexes, Cues
-from toolcrib.context.phrases import TextWords, split_words
 from toolcrib.context.rules import follow_up_score, meta_of, smalltalk_of
-from toolcrib.language_models.turns import head_and_tail
 from toolcrib.records import Attachment, Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
 from toolcrib.router.choices.allowlist import Allowlist
 from toolcrib.router.choices.targets import Targets
 from toolcrib.router.probes import MAX_FILE_NAME_CHARS, file_kind, file_words, find_sql
+from toolcrib.text import TextWords, head_and_tail, split_words
 
 MAX_FACT_TEXT_CHARS, FACT_TEXT_HEAD_CHARS, FACT_TEXT_TAIL_CHARS = 3_000, 3_000, 500
 """Longer texts are cut to head and tail."""
