@@ -21,18 +21,21 @@ from toolcrib.text import TextWords, singular
 ALLOWLIST_FILE = Path(__file__).parent / "presets" / "allowlist.yaml"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUOTES = str.maketrans("", "", '`"[]')
-# The check takes time with the square of a statement's length: half a second for this one.
+
 MAX_STATEMENT_CHARS = 10_000
-# MySQL escapes a quote by a backslash, runs `/*! ... */`, and subtracts by `--1`. sqlglot passes
-# over `{# ... #}`, of which MySQL passes over the first line alone.
-_READ_DIFFERENTLY = re.compile(r"""\\['"]|/\*|\{#|--(?!\s|$)""")
-# Functions that only compute, beside those that sqlglot knows: others may read files and tables.
+"""Longest statement: its check takes half a second, and grows with the square of the length."""
+
+_AMBIGUOUS_SYNTAX = re.compile(r"""\\['"]|/\*|\{#|--(?!\s|$)""")
+"""MySQL escapes a quote by a backslash, runs `/*! ... */`, and subtracts by `--1`. sqlglot passes
+over `{# ... #}`, of which MySQL passes over the first line alone."""
+
 _PURE_FUNCTION = re.compile(
     "age|curdate|date(?:_format|_part|add|name|part)|eomonth|every|from_unixtime|getdate|isnull"
     "|julianday|listagg|make_date|now|octet_length|printf|strftime|to_date|to_timestamp|total"
     "|unixepoch|weekday",
     re.IGNORECASE,
 )
+"""Functions that only compute and that sqlglot does not know; others may read other data."""
 
 
 def fold(word: str) -> str:
@@ -125,7 +128,7 @@ class Allowlist(FrozenModel):
         """
         if len(statement) > MAX_STATEMENT_CHARS:
             return (f"the statement has more than {MAX_STATEMENT_CHARS:,} characters: shorten it",)
-        if _READ_DIFFERENTLY.search(statement):
+        if _AMBIGUOUS_SYNTAX.search(statement):
             return ("databases read `\\'`, `/*`, `{#` and `--1` differently: write none of them",)
         try:
             return self._tree_faults(statement)
