@@ -414,13 +414,23 @@ def test_a_table_in_a_cell_is_one_line_of_it():
     assert rows.splitlines()[-1] == "| C | Boxes C1, supplies; C2, [drives](/d) |"
 
 
+def test_the_button_of_a_heading_that_opens_is_its_text():
+    assert html("<h2><button>May I?</button></h2><p>Yes.</p>").text == "## May I?\n\nYes."
+
+
 @pytest.mark.parametrize("rows", ["<tr>{}</tr>", "<tbody><tr>{}</tr></tbody>"])
 def test_code_beside_line_numbers_keeps_its_lines(rows):
     cells = (
         '<td class="linenos"><div><pre>1\n2</pre></div></td>'
-        '<td class="code"><div><pre>def f():\n    return 1\n</pre><button>Copy</button></div></td>'
+        '<td class="code"><div><pre>def f():\n    return 1\n<button>Copy</button></pre></div></td>'
     )
     assert html(f"<table>{rows.format(cells)}</table>").text == "```\ndef f():\n    return 1\n```"
+
+
+def test_a_table_with_a_number_for_each_line_of_code_stays_a_table():
+    rows = [[f'<td class="linenos">{n}</td>', f"<td>line {n}</td>"] for n in (1, 2)]
+    assert table(*rows).splitlines()[2:] == ["| 1 | line 1 |", "| 2 | line 2 |"]
+    assert html('<td class="linenos">1</td><p>Text.</p>').text.endswith("Text.")
 
 
 def test_a_cell_spans_no_further_than_its_group_of_rows():

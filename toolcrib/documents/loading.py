@@ -251,7 +251,7 @@ MAX_UNPACKED_BYTES = 64 * 2**20
 
 
 _SKIPPED_ELEMENTS = (
-    "script, style, template, noscript, nav, footer, button, "
+    "script, style, template, noscript, nav, footer, pre button, "
     "[role=navigation], [role=search], [role=contentinfo], [id^=breadcrumb], #footer, "
     ".page-metadata, ac\\:task-id, ac\\:parameter:not([ac\\:name=title])"
 )
@@ -308,11 +308,12 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
 
 def _fit_tables(body: Any) -> None:
     """Reduce tables to what Markdown has: rows of cells, the first of them the head."""
-    for numbers in body.select("td.linenos"):
-        # A table of line numbers and code, as Sphinx and MkDocs write code blocks.
-        block = numbers.find_parent("table")
-        numbers.decompose()
-        _unwrap(block)
+    for table in body.select("table:has(td.linenos)"):
+        # Line numbers and code, as Sphinx and MkDocs write code blocks; no table around one.
+        numbers = table.select("td.linenos")
+        if len(numbers) == 1 and not table.find("table"):
+            numbers[0].decompose()
+            _unwrap(table)
     # The innermost first.
     for table in reversed(body.select("td table, th table")):
         _put_on_one_line(table)
