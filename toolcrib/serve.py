@@ -24,7 +24,7 @@ from toolcrib.cli.options import (
     StoreOption,
     StrictAudit,
     Tags,
-    expand_home,
+    store_option,
 )
 from toolcrib.cli.output import err, print_either
 from toolcrib.cli.progress import index_progress
@@ -127,10 +127,7 @@ def _print_url(url: str, location: str, *, json: bool) -> None:
 
 
 GatewayStore: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        callback=expand_home, help="Folder or Qdrant URL of the index, the approvals and logins."
-    ),
+    str, store_option("Folder or Qdrant URL of the index, the approvals and logins.")
 ]
 
 

@@ -36,8 +36,8 @@ from toolcrib.cli.options import (
     complete_collections,
     complete_held,
     complete_keys,
-    expand_home,
     read_tools,
+    store_option,
 )
 from toolcrib.cli.output import (
     count_of,
@@ -247,9 +247,8 @@ def approve(
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(
-            callback=expand_home,
-            help=f"Folder or Qdrant URL; default: {GATEWAY_STORE} if it exists, else the store.",
+        store_option(
+            f"Folder or Qdrant URL; default: {GATEWAY_STORE} if it exists, else the store."
         ),
     ] = None,
     url: Url = None,

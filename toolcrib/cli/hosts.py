@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers
 from toolcrib.cli.opening import GATEWAY_STORE
-from toolcrib.cli.options import Json, expand_home
+from toolcrib.cli.options import Json, store_option
 from toolcrib.cli.output import err, out, print_either, print_json, print_rows
 from toolcrib.errors import QueryError, did_you_mean, nearest
 from toolcrib.extras import import_extra
@@ -119,10 +119,7 @@ def install(
     config: ConfigFile = Path("mcp.json"),
     store: Annotated[
         str | None,
-        typer.Option(
-            callback=expand_home,
-            help=f"Folder of the index; default: {GATEWAY_STORE} beside the mcp.json.",
-        ),
+        store_option(f"Folder of the index; default: {GATEWAY_STORE} beside the mcp.json."),
     ] = None,
     env: Annotated[
         list[str] | None,

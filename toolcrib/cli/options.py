@@ -166,9 +166,14 @@ def complete_systems() -> list[str]:
 # -- options ---------------------------------------------------------------------------------
 
 
-def expand_home(location: str | None) -> str | None:
-    """Location with the home folder for `~`, which no shell expands in `--store=~/index`."""
+def _expand_home(location: str | None) -> str | None:
+    # No shell expands `--store=~/index`.
     return location and os.path.expanduser(location)  # noqa: PTH111
+
+
+def store_option(help: str) -> Any:
+    """Option with the location of a store, where `~` is the home folder."""
+    return typer.Option(callback=_expand_home, help=help)
 
 
 def _require_text(value: str | None) -> str | None:
@@ -192,10 +197,7 @@ SourceFormat: TypeAlias = Annotated[
     ),
 ]
 StoreOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        callback=expand_home, help="Folder or Qdrant URL of the index; default: .toolcrib."
-    ),
+    str | None, store_option("Folder or Qdrant URL of the index; default: .toolcrib.")
 ]
 Url: TypeAlias = Annotated[
     str | None,

@@ -17,7 +17,7 @@ from rich.table import Table
 from toolcrib import build
 from toolcrib.access.activity import ActivityReader
 from toolcrib.cli.opening import gateway_store, remote_crib, service_of
-from toolcrib.cli.options import Json, Url, expand_home
+from toolcrib.cli.options import Json, Url, store_option
 from toolcrib.cli.output import count_of, err, out, print_json, print_table, table_of
 from toolcrib.records.log import GatewayActivity, GatewayServer
 from toolcrib.settings import Settings, load_settings
@@ -32,10 +32,7 @@ STATE_COLOURS = {"up": "green", "starting": "yellow", None: "dim"}
 def top(
     context: typer.Context,
     store: Annotated[
-        str | None,
-        typer.Option(
-            callback=expand_home, help="Store of the gateway; default: .toolcrib-gateway, if any."
-        ),
+        str | None, store_option("Store of the gateway; default: .toolcrib-gateway, if any.")
     ] = None,
     url: Url = None,
     calls: Annotated[
