@@ -257,14 +257,10 @@ def _validate(kind: Any, value: Any, name: str = "query") -> Any:
 
 
 async def _body(endpoint: Endpoint, context: RequestContext, request: Request) -> Any:
-    kind = endpoint.body
-    known = JSON if endpoint.upload is None else f"{JSON} or {JSON_LINES}"
-    unsupported = HTTPException(415, f"send the body as {known}")
-    if is_upload(request.scope):
-        raise unsupported
-    content = await request.body()
-    if content and not _is_json(request):
-        raise unsupported
+    if is_upload(request.scope) or (await request.body() and not _is_json(request)):
+        known = JSON if endpoint.upload is None else f"{JSON} or {JSON_LINES}"
+        raise HTTPException(415, f"send the body as {known}")
+    kind, content = endpoint.body, await request.body()
     if len(content) <= PARSE_IN_THREAD_ABOVE_BYTES:
         return _parse_json(kind, content)
     return await context.run(lambda: _parse_json(kind, content))
