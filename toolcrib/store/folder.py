@@ -95,12 +95,11 @@ def lock_folder(folder: Path) -> FileLock:
 def _lock_message(folder: Path, holder: Path) -> str:
     try:
         number = int(holder.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        who = "another process"
-    else:
         # Processes of two containers may have one number.
         own = " (this one, or one of another container)" if number == os.getpid() else ""
         who = f"process {number}{own}"
+    except (OSError, ValueError):
+        who = "another process"
     return (
         f"the store {folder} is in use by {who}; close it there with Crib.close(), ask its service "
         "with --url, or run a Qdrant server, which many processes can share "
