@@ -77,6 +77,7 @@ def test_a_statement_may_read_what_is_on_the_list(statement):
         ("SELECT total FROM orders; DROP TABLE orders", "reads"),
         ("SELECT total FROM orders, LATERAL (SELECT password FROM customers) q", "reads"),
         ("SELECT id FROM customers HAVING MAX(password) > 1", "column"),
+        ("SELECT x FROM customers AS c(x)", "place"),
         ("SELECT id FROM customers QUALIFY password = 1", "column"),
         ("SELECT id FROM customers HAVING (SELECT MAX(line) FROM log) > 1", "column"),
         ("SELECT total FROM orders FOR UPDATE", "reads"),

@@ -210,9 +210,11 @@ def _without_schema(given: str, listed: dict[str, str]) -> str | None:
 
 
 def _reach_faults(tree: Any, kinds: Any) -> tuple[str, ...]:
-    """Faults of a statement that reaches beyond columns: by `*`, or by a function."""
+    """Faults of a statement that reaches beyond columns: by `*`, places or a function."""
     if any(not isinstance(each.parent, kinds.Count) for each in tree.find_all(kinds.Star)):
         return ("the statement reads all columns: name the columns",)
+    if any(each.alias_column_names for each in tree.find_all(kinds.Table)):
+        return ("the statement renames columns by their place: write their names",)
     called = {each.name for each in tree.find_all(kinds.Anonymous, kinds.Columns)}
     return tuple(
         f"the function {name!r} may read other data: leave it out"
