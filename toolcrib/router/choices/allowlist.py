@@ -155,13 +155,8 @@ class Allowlist(FrozenModel):
         if faults := _reach_faults(tree, kinds):
             return faults
         sources = (each for scope in scopes.traverse_scope(tree) for each in scope.sources.values())
-        tables = sorted(
-            {
-                ".".join(part.name for part in each.parts)
-                for each in sources
-                if isinstance(each, kinds.Table)
-            }
-        )
+        found = (each for each in sources if isinstance(each, kinds.Table))
+        tables = sorted({".".join(part.name for part in each.parts) for each in found})
         if unknown := self.unlisted_names(tables, ()):
             return tuple(f"the table {name!r} is not on the list" for name in unknown)
         schema: dict[str, dict[str, str]] = {}
