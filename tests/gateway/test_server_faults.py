@@ -212,8 +212,8 @@ async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, a
             return Response(status_code=202)
         results = {"tools/list": {"tools": [ECHO | {"inputSchema": {"type": "object"}}]}}
         results["tools/call"] = {"content": [{"type": "text", "text": "here"}]}
-        if asked.get("params", {}).get("arguments"):
-            fault = {"code": -32602, "message": "no such word"}
+        if given := asked.get("params", {}).get("arguments"):
+            fault = {"code": given["code"], "message": "no such word"}
             answer, status_code = {"error": fault}, 404
         else:
             answer, status_code = {"result": results.get(method, {})}, 200
@@ -228,7 +228,8 @@ async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, a
             await until_equal({}, missing, client)
             assert await said(client, "web__echo") == "here"
             opened = set(sessions)
-            assert "no such word" in await said(client, "web__echo", word="x")
+            assert "no such word" in await said(client, "web__echo", code=-32602)
+            assert "no such word" in await said(client, "web__echo", code=-32603)
             assert await said(client, "web__echo") == "here"
             assert sessions == opened
 

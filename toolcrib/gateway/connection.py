@@ -528,10 +528,12 @@ class UpstreamConnection:
     def _refuses_session(self, error: MCPError) -> bool:
         """True for an HTTP status by which servers refuse the id of a session that has ended.
 
-        The status may also be that of a fault of the request.
+        The status may also be that of a fault of the request, or of a request beside it: the
+        error's text must be of a status alone, or speak of the session.
         """
-        is_refused = self._state.status in SESSION_REFUSALS
-        return is_refused and error.code not in REQUEST_FAULTS and not is_closed(error)
+        is_refused = self._state.status in SESSION_REFUSALS and error.code not in REQUEST_FAULTS
+        is_of_session = error.message in SDK_HTTP_ERRORS or "session" in error.message.casefold()
+        return is_refused and is_of_session and not is_closed(error)
 
 
 class _RelayingSession(ClientSession):
