@@ -184,14 +184,16 @@ def _binding(name: str) -> str:
 def answers(url: str) -> dict[tuple[str, str], int]:
     """How often the service has given which status, by operation, since it was started."""
     text = httpx2.get(f"{url}/metrics").text
-    return {
-        (f"{sample.labels['method']} {sample.labels['route']}", sample.labels["status"]): int(
-            sample.value
-        )
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == "toolcrib_requests_total"
-    }
+    found: dict[tuple[str, str], int] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "http_server_request_duration_seconds_count":
+                method, status, route = (
+                    sample.labels[f"http_{name}"]
+                    for name in ("request_method", "response_status_code", "route")
+                )
+                found[f"{method} {route}", status] = int(sample.value)
+    return found
 
 
 def by_operation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.fuzz_service import fuzz, stock
+from benchmarks.fuzz_service import answers, fuzz, stock
 from toolcrib.http.app import ENDPOINTS
 
 SEED = 1
@@ -42,3 +42,4 @@ def test_no_answer_is_a_fault_or_other_than_documented(fuzzed, tmp_path, grant, 
     assert list(found.failures) == [], found.log
     assert found.operations == len(ENDPOINTS)
     assert found.cases >= len(ENDPOINTS) * examples // 2
+    assert ("POST /v1/tools/search", "200") in answers(fuzzed.url)
