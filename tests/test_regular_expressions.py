@@ -41,6 +41,7 @@ MADE_OF_NAMES = {
     "toolcrib.indexers.links": "a parameter's name, with words around it",
     "toolcrib.integrations.providers": "a provider's rule; an author's pattern, never matched",
     "toolcrib.language_models.turns": "a label between boundaries",
+    "toolcrib.retrieval.passages": "a code of a question between boundaries",
     "toolcrib.store.qdrant_server": "the collection's name and digits",
 }
 """Modules with patterns that are a text, escaped, with something around it."""
