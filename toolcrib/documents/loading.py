@@ -434,7 +434,7 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
     return _html_to_markdown(html)[0], ""
 
 
-_WORD_TITLE = re.compile(r'<p class="title">(.*?)</p>', re.DOTALL)
+_WORD_TITLE = re.compile(r'<p class="title">((?:(?!<p ).)*?)</p>', re.DOTALL)
 _HEADING_TAG = re.compile(r"(</?h)([1-5])>")
 
 
