@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.indexers.sync import Entry
-    from toolcrib.records import Refusal, ToolSpec
+    from toolcrib.records import Refusal
     from toolcrib.store.records_db import RecordsDb
 
 # -- groups -----------------------------------------------------------------------------------
@@ -264,6 +264,7 @@ def read_tools(
     Reasons of refusals quote what servers wrote to standard error: without secrets.
     """
     from toolcrib.indexers.readers.registry import tool_entries
+    from toolcrib.records import Refusal
 
     found: list[Entry] = []
     for source in dict.fromkeys(sources):
@@ -271,17 +272,16 @@ def read_tools(
             found += _read_input(server, format)
         else:
             found += tool_entries(source, server, format)
-    return [(source, _hide_secrets(item)) for source, item in found]
+    return [
+        (source, _without_secrets(item) if isinstance(item, Refusal) else item)
+        for source, item in found
+    ]
 
 
-def _hide_secrets(item: ToolSpec | Refusal) -> ToolSpec | Refusal:
-    from toolcrib.records import Refusal
-
-    if not isinstance(item, Refusal):
-        return item
+def _without_secrets(refusal: Refusal) -> Refusal:
     from toolcrib.context.pii import without_secrets
 
-    return replace(item, reason=without_secrets(item.reason))
+    return replace(refusal, reason=without_secrets(refusal.reason))
 
 
 def _read_input(server: str | None, format: str | None) -> Iterator[Entry]:

@@ -355,7 +355,11 @@ class TurnClassifier:
     def predict(self, text: str) -> dict[str, Prediction]:
         """Likeliest label of each field of a text, and the probability of each label."""
         begun = self._ahead
-        return begun[1].result() if begun and begun[0] == text else self._predict(text)
+        if begun is None or begun[0] != text:
+            return self._predict(text)
+        # Taken once: a failure must not outlive the turn, nor the turn's text.
+        self._ahead = None
+        return begun[1].result()
 
     def _predict(self, text: str) -> dict[str, Prediction]:
         logits = self.vector(text) * STRETCH @ self._weights + self._bias

@@ -64,7 +64,7 @@ class PassageRetriever:
         scale = self._word_scale(query, candidates.values())
         codes = codes_of(query.text)
         # The texts of all candidates show the codes; without a code only the best are read.
-        passages = self._read(candidates) if codes else {}
+        passages = self._passages_at(candidates) if codes else {}
         code_shares = _shares_of_codes(codes, passages)
         fused = {
             point: self._fused_score(scores, scale, code_shares.get(point, 0.0))
@@ -73,7 +73,7 @@ class PassageRetriever:
         # Passages that tie with the last are fetched too: the id breaks ties, not the point.
         least = min(sorted(fused.values(), reverse=True)[:k], default=0.0)
         wanted = [point for point, score in fused.items() if score >= least]
-        passages = passages or self._read(wanted)
+        passages = passages or self._passages_at(wanted)
         found = [
             RankedPassage(passages[point], fused[point], candidates[point])
             for point in wanted
@@ -86,7 +86,7 @@ class PassageRetriever:
         terms = min(max(1, query.lexical.indices.size), MAX_SCALE_TERMS)
         return max(self._weights.term_scale * terms, *(each.lexical for each in candidates), 0.0)
 
-    def _read(self, points: Iterable[int]) -> dict[int, Passage]:
+    def _passages_at(self, points: Iterable[int]) -> dict[int, Passage]:
         records = self._store.retrieve(list(points))
         return {record.id: read_passage(record.payload) for record in records}
 

@@ -66,7 +66,7 @@ other codes `replan`."""
 VAGUE_CODES = frozenset({400, 404, 422, 500, -32000, -32600, -32602, -32603})
 """Codes that servers send for any failure: the error's text counts before these."""
 
-LIMIT_CODE = 403
+FORBIDDEN_STATUS = 403
 """Status that some servers, such as GitHub, also send for a rate limit; their text says so."""
 
 REFUSED_CODES = frozenset({425, 429})
@@ -246,8 +246,8 @@ def _kind(error: Failure, codes: list[int], text: str) -> tuple[ErrorClass, str]
     for kind, types in EXCEPTIONS.items():
         if expected := next((each for each in types if isinstance(error, each)), None):
             return kind, expected.__name__
-    if LIMIT_CODE in codes and re.search(_RATE_LIMIT, text, re.IGNORECASE):
-        return "retriable", f"status {LIMIT_CODE} for a rate limit"
+    if FORBIDDEN_STATUS in codes and re.search(_RATE_LIMIT, text, re.IGNORECASE):
+        return "retriable", f"status {FORBIDDEN_STATUS} for a rate limit"
     for code in codes:
         if code not in VAGUE_CODES:
             return _kind_of_status(code), f"status {code}"
