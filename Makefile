@@ -10,7 +10,7 @@ STORE := .toolcrib-demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo wheel test fast test-qdrant slow coverage fuzz check format docs bench bench-quick clean
+.PHONY: help demo wheel test test-qdrant slow coverage fuzz check format docs bench bench-quick clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,9 +52,7 @@ demo: $(VENV)/.installed ## Index the sample registry and answer a handful of qu
 wheel: $(VENV)/.installed-test ## Build the wheel, install it into a clean environment, use it
 	$(BIN)/python scripts/check_wheel.py
 
-test: check fast ## Check everything, run all tests but the slow ones
-
-fast: $(VENV)/.installed-test ## Run all tests but the slow ones
+test: check ## Check everything, run all tests but the slow ones
 	$(PYTEST) -m 'not slow and not e2e'
 
 slow: $(VENV)/.installed-test ## Run the tests that `make test` leaves out
