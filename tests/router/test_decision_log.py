@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -342,13 +342,15 @@ def test_lines_that_are_no_record_are_counted_in_a_warning(path, caplog):
     assert warning.endswith(": 3")
 
 
-def test_a_disk_that_takes_a_part_is_an_error_and_the_next_record_is_whole(path, monkeypatch):
-    write = os.write
+def test_a_disk_that_takes_a_part_is_an_error_and_the_next_record_is_whole(path):
     log = written(path, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", lambda file, data: write(file, data[:20]))
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, hard))
+    try:
         with pytest.raises(StoreWriteError, match="part of a record"):
             log.write(sized(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     log.write(sized(2))
     assert numbers(log) == [0, 2]
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypedDict, runtime_checkable
 
@@ -279,16 +280,14 @@ class JsonLinesLog:
         """Do nothing: no file stays open between writes."""
 
     def _append(self, line: bytes) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.path, flags, OWNER_ONLY_MODE)
-        try:
-            end = os.fstat(descriptor).st_size
-            if end and os.pread(descriptor, 1, end - 1) != b"\n":
-                line = b"\n" + line
-            if os.write(descriptor, line) < len(line):
+        opener = partial(os.open, mode=OWNER_ONLY_MODE)
+        with open(self.path, "a+b", buffering=0, opener=opener) as file:
+            if end := file.seek(0, os.SEEK_END):
+                file.seek(end - 1)
+                if file.read(1) != b"\n":
+                    line = b"\n" + line
+            if file.write(line) < len(line):
                 raise OSError(errno.ENOSPC, "the disk took only a part of a record")
-        finally:
-            os.close(descriptor)
 
     def _make_room(self, more: int) -> None:
         if not self._is_full(more):
