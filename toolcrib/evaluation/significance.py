@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.measures import lower_is_better
+from toolcrib.evaluation.measures import MEASURES, lower_is_better
 from toolcrib.evaluation.results import Interval
 from toolcrib.numerics import Floats
 
@@ -110,7 +110,7 @@ def _chunks(total: int, width: int) -> list[int]:
 SEED = 0
 ALPHA = 0.05
 
-DEPTH_MEASURES = frozenset({"mrr", "returned_precision"})
+DEPTH_MEASURES = frozenset(one.name for one in MEASURES if one.cutoffs == ())
 """Measures over all returned tools: evaluations of another depth have other values."""
 
 _Key: TypeAlias = tuple[str, str, str]
