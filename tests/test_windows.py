@@ -7,6 +7,7 @@ import os
 import pkgutil
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +45,41 @@ def test_no_module_needs_what_windows_lacks():
             for name in names:
                 patch.delattr(module, name)
         load()
+
+
+FOLDER = """
+import os, sys
+from pathlib import Path
+
+for name in sys.argv[2:]:
+    delattr(os, name)
+
+from toolcrib import Crib, ToolSpec
+from toolcrib.router.decision_log import JsonLinesLog
+from toolcrib.store.folder import copy_sparsely
+
+place = Path(sys.argv[1])
+for folder in ("index", "copy", "index"):
+    with Crib.open(place / folder) as crib:
+        crib.index_tools([ToolSpec(name="mail.send", description="Sends a letter")])
+        print(folder, crib.find_tools("a letter").tools[0].score)
+    if folder == "index":
+        copy_sparsely(place / "index", place / "copy")
+    JsonLinesLog(place / "log.jsonl").write({"kind": "decision", "id": folder})
+print(len((place / "log.jsonl").read_bytes().splitlines()))
+"""
+CALLS = ("SEEK_DATA", "SEEK_HOLE", "O_CLOEXEC", "fork", "pread", "pwrite", "register_at_fork")
+"""Names of `os` that an index and a log may use while they run."""
+
+
+def test_an_index_a_copy_and_a_log_are_written_without_the_calls_that_windows_lacks(tmp_path):
+    printed = {}
+    for calls in (CALLS, ()):
+        (folder := tmp_path / str(len(calls))).mkdir()
+        command = [sys.executable, "-c", FOLDER, str(folder), *calls]
+        printed[calls] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed[CALLS] == printed[()]
+    assert printed[CALLS].splitlines()[-1] == "3"
 
 
 def test_files_are_flushed_by_a_handle_that_may_write_and_folders_are_not_opened(

@@ -1,10 +1,15 @@
-"""`toolcrib store init` makes the collections of a server to a plan."""
+"""`toolcrib store`: the collections of a server, and the namespaces of any store."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.store.qdrant_over_http import running
+from toolcrib import Settings, ToolSpec
+from toolcrib.settings import EncoderSettings
+from toolcrib.tenants import Tenants
+
+SETTINGS = Settings(encoder=EncoderSettings(dense="deterministic"))
 
 
 def test_it_makes_what_is_missing_and_refuses_to_change_what_is_there(shell):
@@ -70,3 +75,38 @@ def test_what_can_be_no_namespace_with_a_shard_gets_none(shell, name, why):
 
 def test_a_folder_needs_none_of_it(shell):
     assert "is a folder" in shell.error("store", "init", "--store", "here")
+
+
+def test_a_namespace_is_listed_and_removed_with_its_keys_and_all_it_holds(shell, tmp_path):
+    rules = tmp_path / "rules.md"
+    rules.write_text("No dogs.")
+    store = ("--store", str(tmp_path / "store"))
+    with Tenants.open(store[1], settings=SETTINGS) as tenants:
+        for name, tools in ("default", 1), ("acme", 2), ("bolt", 3):
+            crib = tenants.crib(name)
+            crib.index_tools(ToolSpec(name=f"{name}_{number}") for number in range(tools))
+        tenants.crib("acme").index_docs(rules, collection="rules")
+        tenants.crib("acme").route("are dogs allowed?")
+    for namespaces in "--namespace acme", "--namespace acme --namespace bolt", "--namespace bolt":
+        shell("keys", "create", "ann", *namespaces.split(), *store)
+    listed = shell.json("store", "namespaces", *store)["namespaces"]
+    assert [tuple(each.values()) for each in listed] == [
+        ("default", 1, 0),
+        ("acme", 2, 1),
+        ("bolt", 3, 0),
+    ]
+    assert len(shell.json("store", "remove", "acme", *store)["revoked"]) == 1
+    listed = shell.json("store", "namespaces", *store)["namespaces"]
+    assert [each["namespace"] for each in listed] == ["default", "bolt"]
+    keys = shell.json("keys", "list", *store)["keys"]
+    assert [key["state"] for key in keys] == ["revoked", "active", "active"]
+    with Tenants.open(store[1], settings=SETTINGS) as tenants:
+        assert not any("acme" in table for table in tenants.records_db.tables())
+
+
+def test_a_namespace_that_is_not_there_and_the_default_one_are_not_removed(shell, tmp_path):
+    store = ("--store", str(tmp_path))
+    with Tenants.open(tmp_path, settings=SETTINGS) as tenants:
+        tenants.crib("acme").index_tools([ToolSpec(name="send")])
+    assert "'acme'" in shell.error("store", "remove", "acmee", *store)
+    assert "default namespace" in shell.error("store", "remove", "default", *store)

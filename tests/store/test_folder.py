@@ -38,42 +38,6 @@ def test_a_copy_has_the_same_bytes_and_the_same_holes(tmp_path):
     assert (tmp_path / "to" / "empty").read_bytes() == b""
 
 
-LACKED_BY_WINDOWS = """
-import os
-for name in "SEEK_DATA SEEK_HOLE O_CLOEXEC pread pwrite fork register_at_fork".split():
-    delattr(os, name)
-"""
-INDEX_AND_LOG = """
-import sys
-from pathlib import Path
-from toolcrib import Crib, ToolSpec
-from toolcrib.router.decision_log import JsonLinesLog
-from toolcrib.store.folder import copy_sparsely
-
-place = Path(sys.argv[1])
-for folder in ("index", "copy", "index"):
-    with Crib.open(place / folder) as crib:
-        crib.index_tools([ToolSpec(name="mail.send", description="Sends a letter")])
-        print(folder, crib.find_tools("a letter").tools[0].score)
-    if folder == "index":
-        copy_sparsely(place / "index", place / "copy")
-    JsonLinesLog(place / "log.jsonl").write({"kind": "decision", "id": folder})
-"""
-
-
-def test_a_folder_works_without_the_calls_that_windows_lacks(tmp_path):
-    def printed(script: str, folder: str) -> str:
-        (tmp_path / folder).mkdir()
-        command = [sys.executable, "-c", script, str(tmp_path / folder)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    without = printed(LACKED_BY_WINDOWS + INDEX_AND_LOG, "without")
-    assert without == printed(INDEX_AND_LOG, "with")
-    assert len(without.splitlines()) == 3
-    logs = [tmp_path / each / "log.jsonl" for each in ("without", "with")]
-    assert [len(log.read_bytes().splitlines()) for log in logs] == [3, 3]
-
-
 def test_a_document_is_replaced_whole(tmp_path):
     path = tmp_path / "meta.json"
     write_atomically(path, '{"a": 1}')

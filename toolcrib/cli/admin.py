@@ -1,4 +1,4 @@
-"""`toolcrib keys`, `approve`, `audit` and `store init`: administration of a service."""
+"""`toolcrib keys`, `approve`, `audit` and `store`: administration of a service."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ from toolcrib.errors import (
     StoreError,
     ToolChangedError,
     UnknownToolError,
+    did_you_mean,
     nearest,
 )
 from toolcrib.problems import EXIT_NOT_CLEAN
@@ -69,6 +70,7 @@ from toolcrib.store.namespaced import check_name
 
 if TYPE_CHECKING:
     from toolcrib.store.qdrant_server import ServerStore
+    from toolcrib.tenants import Tenants
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
 
@@ -483,12 +485,55 @@ def _print_audit_summary(
 
 # -- store ---------------------------------------------------------------------------------
 
-store_app = typer.Typer(no_args_is_help=True, help="Prepare a Qdrant server or cluster.")
+store_app = typer.Typer(
+    no_args_is_help=True, help="Prepare a Qdrant server; list and remove namespaces."
+)
 
 
-@store_app.callback()
-def _group() -> None:
-    """Make `init` a subcommand: typer would merge a single command into its group."""
+@store_app.command("namespaces")
+def namespaces(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
+    """List the namespaces, with the numbers of their tools and passages."""
+    with _open_tenants(context, store) as tenants:
+        cribs = [(name, tenants.crib(name)) for name in tenants.names()]
+        found = [
+            {"namespace": name, "tools": crib.info()[0].points, "passages": crib.knowledge.count()}
+            for name, crib in cribs
+        ]
+    rows = [[str(value) for value in each.values()] for each in found]
+    shown = partial(print_rows, rows, ("namespace",), ("tools", "passages"))
+    print_either({"namespaces": found}, shown, json=json)
+
+
+@store_app.command("remove")
+def remove(
+    context: typer.Context,
+    namespace: Annotated[str, typer.Argument(help="Any namespace but the default one.")],
+    store: StoreOption = None,
+    json: Json = False,
+) -> None:
+    """Remove a namespace with everything that it holds, and revoke the keys for it alone."""
+    with _open_tenants(context, store) as tenants:
+        check_name(namespace)
+        tables = [table for table in tenants.records_db.tables() if table.endswith(f"/{namespace}")]
+        if namespace not in (known := tenants.names()) and not tables:
+            meant = did_you_mean(nearest(namespace, known))
+            raise QueryError(f"{tenants.location} has no namespace {namespace!r}{meant}")
+        tenants.remove(namespace)
+        ring = KeyRing(tenants.records_db)
+        own = [key for key in ring.list() if key.grant.namespaces == (namespace,)]
+        keys = [key.id for key in own if key.revoked_at is None and ring.revoke(key.id)]
+    text = f"{escape(namespace)} removed, {count_of(len(keys), 'key')} revoked"
+    print_either({"removed": namespace, "revoked": keys}, text, json=json)
+
+
+@contextmanager
+def _open_tenants(context: typer.Context, store: str | None) -> Generator[Tenants]:
+    from toolcrib.tenants import Tenants
+
+    settings = load_settings(context.obj)
+    require_store(location := store or settings.store)
+    with Tenants.open(location, settings=settings) as tenants:
+        yield tenants
 
 
 @store_app.command("init")
