@@ -259,7 +259,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 def _blocks(file: FileIO) -> Iterator[tuple[int, bytes]]:
     """Position and bytes of each block that is not all zeros."""
-    # Windows does not tell where holes are: there they are read, as zeros.
+    # Windows reports no holes: there they are read, as zeros.
     seek_data = getattr(os, "SEEK_DATA", None)
     position, size = 0, os.fstat(file.fileno()).st_size
     while position < size:
