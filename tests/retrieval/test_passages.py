@@ -16,7 +16,6 @@ from toolcrib.records import Passage
 from toolcrib.retrieval.fusion import PassageWeights
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.passages import (
-    MAX_CODE_PASSAGES,
     MAX_CODES,
     MIN_LEG_PASSAGES,
     PassageRetriever,
@@ -141,21 +140,33 @@ def test_of_passages_alike_the_one_with_the_code_of_the_question_comes_first(pri
     assert found[0].passage == PRICES[77]
 
 
+def test_a_code_stands_above_all_that_is_meant(stores):
+    meant = Passage("rules", "a.md", "A seal for hot water and steam, in every size.")
+    coded = Passage("rules", "b.md", "Withdrawn: see the list of 2019, page 4, under QX-31.")
+    found = retriever(stores(meant, coded)).find(ask("Is QX-31 a seal for hot water?"), 2)
+    assert [each.passage for each in found] == [coded, meant]
+
+
 def test_a_code_of_another_ending_lifts_no_passage(price_list):
-    [first] = retriever(price_list, lexical=1).find(ask("SL-0077/X"), 1)
-    assert first.score < 1
+    codes = [retriever(price_list).find(ask(code), 1) for code in ("SL-0077/X", "SL-0077/B")]
+    assert codes[0][0].score < codes[1][0].score
 
 
-def test_a_code_that_many_passages_hold_lifts_none(stores):
-    plans = [Passage("plans", f"{n}.md", f"A 401k plan {n}.") for n in range(MAX_CODE_PASSAGES + 1)]
-    [few] = retriever(stores(*plans[1:]), lexical=1).find(ask("401k rollover"), 1)
-    [many] = retriever(stores(*plans), lexical=1).find(ask("401k rollover"), 1)
-    assert few.score == pytest.approx(1)
-    assert many.score < 1
+@pytest.mark.parametrize(
+    "code", ["KX-2210/B", "E421", "CWE-79", "1099-misc", "2026-11-09", "75192-1", "4006381333931"]
+)
+def test_a_word_with_digits_is_a_code(code):
+    assert codes_of(f"What about {code}, please?") == {code.casefold()}
 
 
-def test_codes_are_words_with_digits_but_not_those_of_a_pasted_log():
-    assert codes_of("SL-0077/X of 12,000 in arc42, E421.") == {"sl-0077/x", "e421"}
+@pytest.mark.parametrize(
+    "word", ["arc42", "IPv6", "401k", "12-14x", "10.13", "12,000", "300/month"]
+)
+def test_a_common_name_and_a_quantity_are_no_codes(word):
+    assert codes_of(f"What about {word}, please?") == set()
+
+
+def test_a_pasted_log_has_no_codes():
     assert codes_of(" ".join(f"job-{n:04}" for n in range(MAX_CODES + 1))) == set()
 
 

@@ -21,16 +21,18 @@ MIN_LEG_PASSAGES = 50
 MAX_SCALE_TERMS = 6
 """Maximum number of terms in a question's BM25 scale: no passage has most words of a report."""
 
-MIN_CODE_DIGITS = 3
-"""Digits of a code. Names such as `arc42` or `IPv6` have fewer, and whole collections have them."""
-
 MAX_CODES = 16
 """Codes of a question, at most; a text with more of them is pasted, such as a log."""
 
-MAX_CODE_PASSAGES = 10
-"""Candidates that hold a code, at most; a code of more is a common word, such as `401k`."""
+MIN_CODE_DIGITS, MIN_NUMBER_DIGITS = 3, 6
+"""Digits of a code with letters, and without. Common names have fewer: `arc42`, `IPv6`."""
 
-_CODE = re.compile(r"\w+(?:[./-]+\w+)*", re.ASCII)
+CODE_WEIGHT = 0.5
+"""Part of the distance to 1 by which a passage with all codes of a question rises."""
+
+_WORD = re.compile(r"\w+(?:[./-]+\w+)*", re.ASCII)
+_SHORT_CODE = re.compile(r"[a-z]+-\d\d")
+_QUANTITY = re.compile(r"[\d./-]+[a-z]{0,2}(?:/[a-z]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +97,33 @@ class PassageRetriever:
 
         The square lowers passages that share only a few words with a question. With the bound of
         tools (`1 - exp(-bm25 / scale)`) the fusion fell below the dense leg on one of two
-        development sets. A code tells passages apart that are alike in all else, such as the rows
-        of a price list, so the share of held codes counts where it is higher.
+        development sets. Codes raise the score, as only they differ among passages that are alike
+        in all else, such as the rows of a price list.
         """
         share = self._weights.lexical
-        words = max((scores.lexical / word_scale) ** 2, code_share)
-        return min(1.0, max(0.0, (1 - share) * scores.dense + share * words))
+        score = (1 - share) * scores.dense + share * (scores.lexical / word_scale) ** 2
+        score = min(1.0, max(0.0, score))
+        return score + CODE_WEIGHT * code_share * (1 - score)
 
 
 def codes_of(text: str) -> set[str]:
-    """Codes in a text, casefolded: words such as `KX-2210/B` or `E421`, but no mere numbers.
+    """Codes in a text, casefolded: `KX-2210/B`, `E421` or `CWE-79`, but no quantity such as `401k`.
 
     Empty for a text with more than `MAX_CODES`.
     """
-    words = {word.casefold() for word in _CODE.findall(text) if not word.isdecimal()}
-    codes = {word for word in words if sum(map(str.isdigit, word)) >= MIN_CODE_DIGITS}
+    codes = {word for word in map(str.casefold, _WORD.findall(text)) if _is_code(word)}
     return codes if len(codes) <= MAX_CODES else set()
 
 
-def _shares_of_codes(codes: set[str], passages: Mapping[int, Passage]) -> dict[int, float]:
-    """Share of the codes that each passage holds in its text or title; common codes are left out.
+def _is_code(word: str) -> bool:
+    digits = sum(map(str.isdigit, word))
+    if _QUANTITY.fullmatch(word):
+        return digits >= MIN_NUMBER_DIGITS and (word.isdecimal() or "-" in word)
+    return digits >= MIN_CODE_DIGITS or _SHORT_CODE.fullmatch(word) is not None
 
-    `passages` are the candidates by point.
-    """
+
+def _shares_of_codes(codes: set[str], passages: Mapping[int, Passage]) -> dict[int, float]:
+    """Share of the codes that each passage holds in its text or title, by point."""
     texts = {
         point: "\n".join((*passage.title, passage.text)).casefold()
         for point, passage in passages.items()
@@ -126,7 +132,7 @@ def _shares_of_codes(codes: set[str], passages: Mapping[int, Passage]) -> dict[i
     for code in codes:
         # `KX-2210` is held by `KX-2210/B`, but not by `KX-22101`.
         whole = re.compile(rf"(?<!\w){re.escape(code)}(?!\w)", re.ASCII)
-        holders = [point for point, text in texts.items() if whole.search(text)]
-        for point in holders if len(holders) <= MAX_CODE_PASSAGES else ():
-            shares[point] += 1 / len(codes)
+        for point, text in texts.items():
+            if whole.search(text):
+                shares[point] += 1 / len(codes)
     return shares
