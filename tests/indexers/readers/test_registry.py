@@ -37,8 +37,10 @@ def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path):
     found = ["a.ndjson", "z.json", "b/x.yml", "b/c/y.jsonl"]
     for path in (*reversed(found), ".git/hidden.json", "README.md", "setup.py", "b/data.tar.gz"):
         write(tmp_path, path, {"name": path, "tags": []})
-    tools, refusals = split(read_source(str(tmp_path)))
+    entries = list(tool_entries(tmp_path, None, None))
+    tools, refusals = split(item for _, item in entries)
     assert ([tool.name for tool in tools], refusals) == (found, [])
+    assert [source for source, _ in entries] == [str(tmp_path / name) for name in found]
 
 
 def test_a_bad_file_in_a_folder_loses_nothing_else(tmp_path):

@@ -85,14 +85,13 @@ def formats(*, sent: bool = False) -> tuple[str, ...]:
 
 
 def tool_entries(source: ToolSource, server: str | None, format: str | None) -> Iterator[Entry]:
-    """Yield the entries of a source, each with the source's name.
+    """Yield the entries of a source, each with the source's name; of a folder, with the file's.
 
     Wrong input is yielded as a refusal. `server` overrides the tools' servers, `format` forces a
     reader.
     """
     if isinstance(source, str | Path):
-        name = str(source)
-        yield from ((name, item) for item in read_source(name, format=format, server=server))
+        yield from _path_entries(str(source), format, server)
     elif isinstance(source, ReadSources):
         yield from cast("Iterable[Entry]", source.entries)
     elif isinstance(source, COLLECTION_TYPES):
@@ -157,21 +156,25 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
     `format` forces a reader; `server` overrides the tools' servers. Bad input does not raise: a
     source that cannot be read, or has no tools, yields a refusal.
     """
+    return (item for _, item in _path_entries(name, format, server))
+
+
+def _path_entries(name: str, format: str | None, server: str | None) -> Iterator[Entry]:
     if format is not None and format not in formats():
-        yield Refusal(name, "", _unknown_format(format))
+        yield name, Refusal(name, "", _unknown_format(format))
         return
     # Unlike pathlib, this says no to names that nothing can have, instead of raising.
     if os.path.isdir(name):  # noqa: PTH112
         yield from _read_folder(Path(name), format, server)
     else:
-        yield from _read(Source.by_name(name), format, server)
+        yield from ((name, item) for item in _read(Source.by_name(name), format, server))
 
 
 def _unknown_format(name: str) -> str:
     return f"there is no format {name!r}; known are {', '.join(formats())}"
 
 
-def _read_folder(folder: Path, format_name: str | None, server: str | None) -> Reading:
+def _read_folder(folder: Path, format_name: str | None, server: str | None) -> Iterator[Entry]:
     from toolcrib.indexers.enrichment import COMPANION_CHECKS
 
     empty = True
@@ -179,12 +182,13 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
     for found in _files_in(folder, hidden):
         empty = False
         if isinstance(found, Refusal):
-            yield found
+            yield found.source, found
             continue
         source = Source(str(found), found)
         # Not pathlib, which raises in a folder that may not be searched.
         if os.path.exists(found) and not os.path.isfile(found):  # noqa: PTH110, PTH113
-            yield source.refusal("not a file")  # a pipe or device: to read it may never end
+            # A pipe or device: to read it may never end.
+            yield source.name, source.refusal("not a file")
             continue
         if (is_beside := COMPANION_CHECKS.get(found.name)) is not None and is_beside(source):
             continue
@@ -194,17 +198,19 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
             and found.name != SKILL_FILE
             and any(reader.reaches_out and reader.recognises(source) for reader in readers())
         ):
-            yield source.refusal("reading it would start the servers in it; name it by itself")
+            reason = "reading it would start the servers in it; name it by itself"
+            yield source.name, source.refusal(reason)
         else:
-            yield from _read(source, format_name, server)
+            yield from ((source.name, item) for item in _read(source, format_name, server))
     if hidden:
         names, left = ", ".join(hidden[:MAX_SHOWN_FOLDERS]), len(hidden) - MAX_SHOWN_FOLDERS
         more = f" and {left:,} more" if left > 0 else ""
-        yield Refusal(str(folder), "", f"passed over: {names}{more}; name by itself what to read")
+        reason = f"passed over: {names}{more}; name by itself what to read"
+        yield str(folder), Refusal(str(folder), "", reason)
     if empty:
         endings = ", ".join(sorted(DATA_SUFFIXES))
         reason = f"the folder holds no file that ends in {endings}, and no {SKILL_FILE}"
-        yield Refusal(str(folder), "", reason)
+        yield str(folder), Refusal(str(folder), "", reason)
 
 
 def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
