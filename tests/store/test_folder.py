@@ -12,8 +12,12 @@ import pytest
 
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.store.folder import (
+    CHECKSUMS_FILE,
     LOCK_FILE,
+    POINTER_FILE,
     UNLOCKED_FOLDER_S,
+    Checksums,
+    Generations,
     copy_sparsely,
     lock_folder,
     read_json,
@@ -58,6 +62,25 @@ def test_a_refused_write_leaves_the_old_document(tmp_path):
 def test_a_missing_document_is_damage(tmp_path):
     with pytest.raises(StoreDamagedError, match="`toolcrib index"):
         read_json(tmp_path / "meta.json")
+
+
+@pytest.mark.parametrize("name", [POINTER_FILE, f"g0001/{CHECKSUMS_FILE}", "g0001/shard/wal"])
+def test_a_file_of_another_user_is_no_damage(tmp_path, monkeypatch, name):
+    generation = tmp_path / "g0001"
+    (generation / "shard").mkdir(parents=True)
+    (generation / "shard" / "wal").touch()
+    Checksums.of(generation, 0, 0).write(generation)
+    Generations(tmp_path).make_current(generation)
+    opened = Path.open
+
+    def refuse(path, *args, **kwargs):
+        if path == tmp_path / name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(StoreWriteError, match=f"{name} .*give this user the right"):
+        Checksums.check(Generations(tmp_path).current())
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_also_for_searches(tmp_path):

@@ -242,6 +242,9 @@ def raised(error: BaseException) -> BaseException:
     [
         (Exception("Not existing vector"), StoreError, "store: Not existing vector"),
         (OSError(28, "No space left"), StoreWriteError, "store: No space left"),
+        (Exception("Os { code: 28, kind: StorageFull }"), StoreWriteError, "disk is full"),
+        (Exception("Os { code: 13, kind: Other }"), StoreWriteError, "the right to read"),
+        (Exception("Permission denied (os error 13)"), StoreWriteError, "the right to read"),
         (PanicException("bounds"), StoreDamagedError, "store: bounds"),
     ],
 )

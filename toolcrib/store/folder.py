@@ -46,6 +46,8 @@ ZERO_BLOCK = bytes(BLOCK_BYTES)
 
 REINDEX_HINT = "index the sources again: `toolcrib index SOURCE... --store NEW_FOLDER`"
 
+RIGHTS_HINT = "give this user the right to read and write all files of the store"
+
 MEMORY_PREFIX = "toolcrib-memory-"
 UNLOCKED_FOLDER_S = 60
 """Age from which an unlocked temporary folder is removed; a new folder is locked by then."""
@@ -234,9 +236,19 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def read_json(path: Path) -> Mapping[str, Any]:
     """Read a document that `write_atomically` wrote."""
-    try:
+    with read_errors(path):
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+
+
+@contextmanager
+def read_errors(path: Path) -> Generator[None]:
+    """Turn an error of reading into a store error: another user's file is not damaged."""
+    try:
+        yield
+    except PermissionError as error:
+        name = error.filename or path
+        raise StoreWriteError(f"{name} cannot be read ({error.strerror}); {RIGHTS_HINT}") from error
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise StoreDamagedError(f"{path} cannot be read ({error}); {REINDEX_HINT}") from error
 
 
@@ -313,13 +325,9 @@ class Checksums:
         kept = read_json(path)
         if kept.get("method") != CHECKSUM_METHOD:
             return None
-        try:
+        with read_errors(generation):
             found = cls.of(generation, int(kept["points"]), kept["written"])
             files = dict(kept["files"])
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            raise StoreDamagedError(
-                f"{generation} cannot be checked ({error}); {REINDEX_HINT}"
-            ) from error
         wrong = sorted(k for k in {*files, *found.files} if files.get(k) != found.files.get(k))
         if wrong:
             raise StoreDamagedError(
@@ -375,14 +383,10 @@ class Generations:
             StoreDamagedError: the pointer cannot be read, or names no generation.
         """
         pointer = self.folder / POINTER_FILE
-        try:
-            name = pointer.read_text(encoding="ascii").strip()
-        except FileNotFoundError:
+        if not pointer.exists():
             return self._only_complete()
-        except (OSError, ValueError) as error:
-            raise StoreDamagedError(
-                f"{pointer} cannot be read ({error}); {REINDEX_HINT}"
-            ) from error
+        with read_errors(pointer):
+            name = pointer.read_text(encoding="ascii").strip()
         if not _is_generation(name) or not (self.folder / name / "shard").is_dir():
             raise StoreDamagedError(f"{pointer} names {name!r}, which is missing; {REINDEX_HINT}")
         return self.folder / name

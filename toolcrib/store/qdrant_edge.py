@@ -64,6 +64,7 @@ from toolcrib.store.filters import (
 )
 from toolcrib.store.folder import (
     REINDEX_HINT,
+    RIGHTS_HINT,
     Checksums,
     Generations,
     allocated_bytes,
@@ -85,7 +86,8 @@ MIN_FREE_BYTES = 64 * 2**20
 """The engine writes by memory map: on a full disk the process would be killed, without an error."""
 
 FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers in the engine's messages for a full disk or an exhausted quota."""
+RIGHTS_ERRORS = (errno.EACCES, errno.EPERM)
+"""Error numbers in the engine's messages for a full disk or quota, and for another user's file."""
 
 CLOSED_MIN_FREE_BYTES = 4 * 2**20
 """Most that the engine writes to read a closed generation."""
@@ -647,11 +649,13 @@ def engine_guard(path: Path) -> Generator[None]:
     except OSError as error:
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error
     except Exception as error:
-        if any(f"(os error {number})" in str(error) for number in FULL_DISK_ERRORS):
+        if _has_number(error, FULL_DISK_ERRORS):
             raise StoreWriteError(
                 f"{path} cannot be written, as its disk is full; free some space and open the "
                 "store again: acknowledged writes are kept"
             ) from error
+        if _has_number(error, RIGHTS_ERRORS):
+            raise StoreWriteError(f"{path} cannot be opened ({error}); {RIGHTS_HINT}") from error
         raise StoreError(f"the engine refused a request on {path}: {error}") from error
     except BaseException as error:
         # The class of a Rust panic, a BaseException, cannot be imported.
@@ -659,6 +663,12 @@ def engine_guard(path: Path) -> Generator[None]:
             raise
         why = f"the engine failed on {path}: {error}; {REINDEX_HINT}"
         raise StoreDamagedError(why) from error
+
+
+def _has_number(error: Exception, numbers: Iterable[int]) -> bool:
+    """True if the engine's message has one of these error numbers, in either of its spellings."""
+    text = str(error)
+    return any(f"(os error {each})" in text or f"code: {each}," in text for each in numbers)
 
 
 def optimise_beside(generation: Path, target: Path) -> None:
