@@ -88,6 +88,17 @@ def test_what_stands_beside_the_sources_is_said_of_their_tools(shell):
     assert any(each["function"]["description"].endswith("Tell a friend.") for each in found)
 
 
+def test_an_overlay_that_cannot_be_used_is_reported(shell, caplog):
+    source, overlay = shell.write("tools.jsonl", *TOOLS), shell.folder / "overlay.yaml"
+    overlay.write_text("mail/*: {sensitivity: pii}\n")
+    shell("index", source)
+    assert "overlay.yaml is not used" in caplog.text
+    overlay.write_text("tools: {mail/*: {sensitivity: pii\n")
+    assert "overlay.yaml: " in shell.error("index", source, code=2)
+    overlay.write_text("# tools: {}\n")
+    assert shell.json("index", source)["unchanged"] == 3
+
+
 def test_index_says_in_words_what_it_did(shell):
     done = shell("index", shell.write("tools.jsonl", *TOOLS, {"description": "no name"}))
     assert done.returncode == 0

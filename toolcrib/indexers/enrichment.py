@@ -7,6 +7,7 @@ tools, repeats the description, is too long or is dangerous is dropped and repor
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ from toolcrib.indexers.sync import Entry, Screen
 from toolcrib.records import Enrichment, Refusal, ToolSpec
 from toolcrib.records.codec import in_words
 from toolcrib.records.tools import default_id
+
+logger = logging.getLogger(__name__)
 
 # -- files -----------------------------------------------------------------------------------------
 
@@ -63,11 +66,21 @@ COMPANION_CHECKS: Mapping[str, Callable[[Source], bool]] = {
 """Names of companion files beside sources, each with a check of the content."""
 
 
-def companion_files(sources: Iterable[str], name: str) -> list[Path]:
-    """Files with this name in the folders, and beside the files, that `sources` name."""
+def companion_files(sources: Sequence[str], name: str) -> list[Path]:
+    """Files with this name in the folders, and beside the files, that `sources` name.
+
+    A file that cannot be parsed is one too: without it tools would lose what it says of them.
+    """
     found = dict.fromkeys(folder_of(each) / name for each in sources)
-    fits = COMPANION_CHECKS[name]
-    return [path for path in found if path.is_file() and fits(Source(str(path), path))]
+    fits, read = COMPANION_CHECKS[name], {*map(Path, sources)}
+    fitting: list[Path] = []
+    for path in filter(Path.is_file, found):
+        source = Source(str(path), path)
+        if fits(source) or source.sample is None:
+            fitting.append(path)
+        elif not read & {path, path.parent}:  # else it is read as tools
+            logger.warning("%s is not used: it has another form; see `toolcrib docs enrich`", path)
+    return fitting
 
 
 def folder_of(source: str) -> Path:

@@ -64,17 +64,16 @@ class ToolOverlay:
 
     @classmethod
     def read(cls, path: str | Path) -> ToolOverlay:
-        """Read a YAML or JSON file: a mapping `tools` from patterns to fields.
+        """Read a YAML or JSON file: a mapping `tools` from patterns to fields, or comments alone.
 
         Raises:
             SourceError: the file cannot be read, or has an unknown field.
         """
         source = Source.by_name(str(path))
-        if not cls.is_overlay(source):
-            reason = source.data and "needs a mapping `tools`, from ids or patterns to fields"
-            raise source.error(reason or "is empty")
+        if source.data and not cls.is_overlay(source):
+            raise source.error("needs a mapping `tools`, from ids or patterns to fields")
         entries: dict[str, OverlayEntry] = {}
-        for pattern, fields in source.data["tools"].items():
+        for pattern, fields in (source.data or {"tools": {}})["tools"].items():
             try:
                 entries[pattern] = OverlayEntry.model_validate(fields or {})
             except ValidationError as error:
