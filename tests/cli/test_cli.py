@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 
@@ -388,6 +389,17 @@ def test_doctor_finds_a_records_database_with_which_no_service_starts(indexed):
     [problem] = problems_of(indexed)
     assert "ledger.db cannot be read" in problem["what"]
     assert json.loads(indexed("doctor", "--json").stdout)["index"]["tools"] == 3
+
+
+def test_doctor_finds_a_records_database_that_takes_no_writes(indexed, monkeypatch):
+    connect = sqlite3.connect
+    indexed("keys", "create", "me")
+    monkeypatch.setattr(
+        "toolcrib.store.records_db.sqlite.sqlite3.connect",
+        lambda name, **how: connect(name.replace("mode=rw", "mode=ro"), **how),
+    )
+    [problem] = problems_of(indexed)
+    assert "give this user the right to write" in problem["what"]
 
 
 def test_doctor_finds_a_disk_that_takes_no_writes(indexed, monkeypatch):

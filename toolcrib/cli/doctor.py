@@ -280,6 +280,8 @@ def _check_records(location: str, settings: Settings, health: Health) -> None:
     try:
         with closing(build.open_records_db(location, settings)) as records_db:
             records_db.tables()
+            # A file without the right to write is found by a write alone.
+            records_db.delete("", "")
     except (MissingExtraError, StoreUnavailableError):
         return  # the check of the index reports this
     except ToolcribError as error:
