@@ -258,6 +258,16 @@ def test_ceilings_and_limits_hold_for_alternates(shelves):
     assert ids(limited.alternates(failed, text)) == ["web/search"]
 
 
+def test_no_model_ranks_alternates_for_a_turn_above_its_ceiling(shelves):
+    turn = Turn(text="charge card 4111 1111 1111 1111", max_sensitivity="internal")
+    with ChatServer({"tools": [1]}) as server:
+        crib = shelves.crib(llm=server.settings, rerank="llm")
+        crib.alternates("mail/read_mail", turn)
+        assert server.requests == []
+        crib.alternates("mail/read_mail", turn.model_copy(update={"max_sensitivity": "pii"}))
+        assert server.requests != []
+
+
 def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged):
     with pytest.raises(errors.UnknownToolError, match="did you mean 'mail/send_mail'"):
         unlogged.alternates("mail/send_mial", MAIL)

@@ -51,7 +51,7 @@ from toolcrib.retrieval.learned import (
     RankedOptions,
 )
 from toolcrib.retrieval.legs import has_words
-from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, KnowledgeOptions
+from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, FULL_PLAN, KnowledgeOptions
 from toolcrib.router.decision_log import (
     DecisionLog,
     FailureLog,
@@ -261,8 +261,11 @@ class TurnRouter:
         require_text(failed_tool, "tool")
         require_type(k, int, "option k", "a whole number")
         require_positive(k, "k")
+        retriever = self._tools.retriever
+        is_local = retriever.rerank_stage != "llm"
+        plan = replace(FULL_PLAN, rerank=is_local or self._router().may_show_to_model(turn))
         found = alternates(
-            self._tools.retriever.find,
+            partial(retriever.find, plan=plan),
             self._tools.get_by_name(failed_tool),
             turn.text,
             excluded=self._failed_tools(decision_id) if decision_id else (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib import Crib, Message, Settings, ToolSpec, Turn
+from toolcrib import Attachment, Crib, Message, Settings, ToolSpec, Turn
 from toolcrib.errors import SettingsError
 from toolcrib.language_models.testing import ChatServer
 from toolcrib.router.conversation import CONVERSATION_BY_MODEL
@@ -81,17 +81,26 @@ def test_without_a_history_nothing_is_asked():
 SECRET = Message(content="my card is 4111 1111 1111 1111, archive the second one")
 
 
+LONG = "so it is. " * 900
+
+
 @pytest.mark.parametrize(
-    ("text", "history"),
+    "above",
     [
-        (SECRET.content, SAID),
-        (TURN.text, (SECRET,)),
-        (TURN.text, (Message(role="assistant", content="so it is. " * 900), SECRET)),
+        {"text": SECRET.content},
+        {"text": f"{LONG}{SECRET.content}"},
+        {"history": (SECRET,)},
+        {"history": (Message(role="assistant", content=LONG), SECRET)},
+        {"history": (SECRET, *SAID * 5)},
+        {"needs": (SECRET.content,)},
+        {"step": SECRET.content},
+        {"attachments": (Attachment(name=f"{SECRET.content}.pdf"),)},
+        {"metadata": {"about": {"order": SECRET.content}}},
     ],
-    ids=["text", "history", "long-history"],
+    ids=lambda above: next(iter(above)),
 )
-def test_what_is_above_the_ceiling_is_shown_to_no_model(text, history):
-    turn = Turn(text=text, history=history, max_sensitivity="internal")
+def test_what_is_above_the_ceiling_is_shown_to_no_model(above):
+    turn = TURN.model_copy(update={"max_sensitivity": "internal", **above})
     made, asked = decided(ANSWER, turn=turn)
     assert asked == []
     assert CONVERSATION_BY_MODEL not in made.signals

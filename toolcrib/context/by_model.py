@@ -16,7 +16,14 @@ from pydantic import BaseModel, BeforeValidator, create_model
 from toolcrib.context.labels import CONTEXT_FIELDS, LabelSet
 from toolcrib.context.pii import grade_sensitivity
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
-from toolcrib.language_models.turns import Share, is_null, prompt, read_label, show_turn
+from toolcrib.language_models.turns import (
+    Share,
+    is_null,
+    metadata_text,
+    prompt,
+    read_label,
+    show_turn,
+)
 from toolcrib.records import Context, Turn
 from toolcrib.records.scope import is_above
 
@@ -53,8 +60,7 @@ class ContextReader:
         or is late (`context-llm-late`), and for single missing or wrong fields
         (`context-llm:FIELD`).
         """
-        metadata = json.dumps(turn.metadata, ensure_ascii=False, default=str, skipkeys=True)
-        shown = show_turn(turn, {"Metadata": metadata} if turn.metadata else {})
+        shown = show_turn(turn, {"Metadata": metadata_text(turn)})
         messages = prompt(self._rules, shown)
         answer, lacking = self._model.try_ask("context", messages, self._answer_type, max_s)
         if answer is None:

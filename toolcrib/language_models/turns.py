@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, TypeAlias
 
@@ -34,20 +35,53 @@ def shown_messages(turn: Turn) -> Sequence[Message]:
     return turn.history[-MAX_SHOWN_MESSAGES:]
 
 
+def shown_text(text: str) -> str:
+    """The most of a text that a model is shown: head and tail of a very long text."""
+    return head_and_tail(text, MAX_SHOWN_TEXT_CHARS, SHOWN_HEAD_CHARS, SHOWN_TAIL_CHARS)
+
+
+def shorten_turn(turn: Turn) -> Turn:
+    """Turn whose text and messages have the most that a model is shown of them."""
+    messages = (
+        each.model_copy(update={"content": shown_text(each.content)}) for each in turn.history
+    )
+    return turn.model_copy(update={"text": shown_text(turn.text), "history": tuple(messages)})
+
+
+def metadata_text(turn: Turn) -> str:
+    """Metadata of a turn as JSON; empty without any."""
+    if not turn.metadata:
+        return ""
+    return json.dumps(turn.metadata, ensure_ascii=False, default=str, skipkeys=True)
+
+
+def shown_sentences(turn: Turn) -> Iterator[str]:
+    """Sentences of a turn that some model may be shown, with the most that is shown of each."""
+    texts = (turn.text, *(each.content for each in turn.history), *turn.needs, turn.step or "")
+    return map(shown_text, texts)
+
+
+def shown_data(turn: Turn) -> str:
+    """Names of files and metadata of a turn, with the most that some model is shown of them."""
+    return shown_text("\n".join((*_shown_files(turn), metadata_text(turn))))
+
+
+def _shown_files(turn: Turn) -> Iterator[str]:
+    for each in turn.attachments[:MAX_ATTACHMENTS]:
+        yield f"{each.name} {each.mime}".strip()[:MAX_SHOWN_FILE_CHARS]
+
+
 def show_turn(turn: Turn, notes: Mapping[str, str] = NO_NOTES) -> str:
     """Earlier messages with numbers, attached files, `notes` by their title, and the text."""
     messages = [
         f"{number}. {each.role}: {' '.join(each.content[:MAX_SHOWN_MESSAGE_CHARS].split())}"
         for number, each in enumerate(shown_messages(turn), start=1)
     ]
-    files = [f"{each.name} {each.mime}".strip() for each in turn.attachments[:MAX_ATTACHMENTS]]
     blocks = {
         "Messages before": "\n".join(messages),
-        "Attached files": "\n".join(each[:MAX_SHOWN_FILE_CHARS] for each in files),
+        "Attached files": "\n".join(_shown_files(turn)),
         **{title: note[:MAX_SHOWN_NOTE_CHARS] for title, note in notes.items()},
-        "The user now": head_and_tail(
-            turn.text, MAX_SHOWN_TEXT_CHARS, SHOWN_HEAD_CHARS, SHOWN_TAIL_CHARS
-        ),
+        "The user now": shown_text(turn.text),
     }
     return "\n\n".join(f"{title}:\n{block}" for title, block in blocks.items() if block)
 

@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from toolcrib.context.rules import RECALL, REFUSAL, Answer, HeuristicDetector
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError, did_you_mean, nearest, require_positive
-from toolcrib.language_models.turns import read_label, shown_messages
+from toolcrib.language_models.turns import read_label, shown_data, shown_sentences
 from toolcrib.records import (
     AgentDecision,
     Collection,
@@ -459,38 +460,28 @@ class Router:
         return searched
 
     def may_show_to_model(self, turn: Turn) -> bool:
-        """True if all messages that a language model would read are within the turn's ceiling."""
-        return self._are_below_ceiling(
-            turn, (*(each.content for each in shown_messages(turn)), turn.text)
-        )
-
-    def _may_ask_model(self, turn: Turn, context: Context) -> bool:
-        """True if the turn and its history are within the turn's ceiling."""
-        is_within = not is_above(context.sensitivity, turn.max_sensitivity)
-        return is_within and self._may_show_history(turn)
-
-    def _may_show_history(self, turn: Turn) -> bool:
-        """True if all earlier messages are within the turn's ceiling, or no model reads them.
-
-        A model that ranks tools reads the user's messages; other models read all messages.
-        """
-        agents, stage = self.agents, self.tools.retriever.rerank_stage
-        has_model = self.reader is not None or stage == "llm"
-        if not (has_model or (agents is not None and agents.classifier is not None)):
-            return True
-        return self._are_below_ceiling(turn, [each.content for each in turn.history])
-
-    def _are_below_ceiling(self, turn: Turn, texts: Sequence[str]) -> bool:
-        """True if no text is above the turn's ceiling; each text is read alone."""
+        """True if nothing that a model may be shown is above the turn's ceiling."""
         if turn.max_sensitivity is None:
             return True
         detector = self._detector(turn)
         known = (
             detector.detect(text, self.tools.encode(excerpt(text)))
-            for text in texts
+            for text in shown_sentences(turn)
             if has_words(text)
         )
-        return not any(is_above(each.sensitivity, turn.max_sensitivity) for each in known)
+        # The classifier reads sentences: names and JSON are judged by entities and phrases.
+        levels = (each.sensitivity for each in chain(known, [detector.detect(shown_data(turn))]))
+        return not any(is_above(level, turn.max_sensitivity) for level in levels)
+
+    def _may_ask_model(self, turn: Turn, context: Context) -> bool:
+        """True if the turn is within its ceiling; its context decides where no model reads it."""
+        if is_above(context.sensitivity, turn.max_sensitivity):
+            return False
+        agents, stage = self.agents, self.tools.retriever.rerank_stage
+        has_model = self.reader is not None or stage == "llm"
+        if not (has_model or (agents is not None and agents.classifier is not None)):
+            return True
+        return self.may_show_to_model(turn)
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:
         kept = ((text, self._message_vectors.get(text)) for text in texts)

@@ -174,6 +174,14 @@ def test_words_that_name_no_class_are_the_default_unless_the_encoder_is_asked_fo
     assert (guess.branch, guess.degraded) == ("shipping", ("llm",))
 
 
+def test_of_very_long_texts_the_model_is_shown_head_and_tail(dense):
+    _, (asked,) = by_model(dense, {"branch": "other"}, text=f"first {'x ' * 5_000} last")
+    shown = asked.text
+    assert len(shown) < 8_000
+    assert "first" in shown
+    assert "last" in shown
+
+
 def test_where_the_model_is_late_examples_answer(dense):
     uses = {"questions": {"timeout_s": 0.05}}
     found, _ = by_model(dense, {"branch": "sales"}, ["slow"], uses=uses)

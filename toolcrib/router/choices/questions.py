@@ -29,7 +29,7 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.errors import QuestionError, QuestionRenderError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.language_models import LanguageModel
-from toolcrib.language_models.turns import prompt, read_label
+from toolcrib.language_models.turns import prompt, read_label, shorten_turn
 from toolcrib.numerics import Floats, softmax
 from toolcrib.records import Message, Scope, Turn
 from toolcrib.records.codec import FrozenModel, faults
@@ -427,6 +427,7 @@ class QuestionClassifier:
         self, turn: Turn, variables: Mapping[str, Any], outputs: Outputs
     ) -> tuple[Sequence[Message], str]:
         """Messages to a model, and the text to encode."""
+        turn = shorten_turn(turn)
         known = turn.model_dump(include={"text", "history", "attachments", "metadata"})
         rendered = self._template.render({**known, "outputs": outputs, **variables})
         has_place = "text" in self._template.variables
