@@ -470,8 +470,8 @@ class Router:
             if has_words(text)
         )
         # The classifier reads sentences: names and JSON are judged by entities and phrases.
-        levels = (each.sensitivity for each in chain(known, [detector.detect(shown_data(turn))]))
-        return not any(is_above(level, turn.max_sensitivity) for level in levels)
+        contexts = chain(known, [detector.detect(shown_data(turn))])
+        return not any(is_above(each.sensitivity, turn.max_sensitivity) for each in contexts)
 
     def _may_ask_model(self, turn: Turn, context: Context) -> bool:
         """True if the turn is within its ceiling; its context decides where no model reads it."""
