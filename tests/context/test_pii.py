@@ -24,6 +24,20 @@ KEYS = (
     *("AKIA" + "Z" * 16, "ghp_" + "a1" * 18, "github_pat_" + "a1" * 12, "glpat-" + "a1" * 10),
     *("sk-" + "proj-a1" * 4, "AIza" + "a1" * 17 + "b", "npm_" + "a1" * 18, "hf_" + "abcde" * 6),
     *("xoxb-" + "12345-67890-abcdef", TOKEN),
+    *("hf_" + "a1" * 17, "tc_" + "a1" * 6 + "_" + "a1" * 32, "dapi" + "a1" * 16),
+    *("gsk_" + "a1" * 26, "xai-" + "a1" * 40, "pplx-" + "a1" * 24, "r8_" + "a1" * 18),
+    *("lin_api_" + "a1" * 20, "ntn_" + "a1" * 21 + "b", "figd_" + "a1" * 20, "hvs." + "a1" * 45),
+    *("glsa_" + "a1" * 16 + "_" + "a1" * 4, "dckr_pat_" + "a1" * 13 + "b", "sbp_" + "a1" * 20),
+    *("GOCSPX-" + "a1" * 14, "HRKU-" + "a1" * 18, "NRAK-" + "A1" * 13 + "B", "key-" + "a1" * 16),
+    *("pat" + "a1" * 7 + "." + "a1" * 32, "ATATT3" + "a1" * 60, "AGE-SECRET-KEY-1" + "A1" * 29),
+    *("PMAK-" + "a1" * 12 + "-" + "a1" * 17, "sntryu_" + "a1" * 32),
+)
+LABEL = "RSA PRIVATE KEY-----"
+BLOCKS = (
+    f"-----BEGIN {LABEL}\nDEK-Info: AES-256-CBC,0A\n\nMIIE\n-----END {LABEL}",
+    f"-----BEGIN {LABEL}\n{'a1' * 32}\n{'b2' * 32}",
+    f"-----BEGIN {LABEL}\\n{'a1' * 32}\\n{'b2' * 32}",
+    "PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 1\na1b2\nPrivate-MAC: a1b2",
 )
 NO_SECRETS = (
     *("the password is required", "reset the password: how do I do that", "token: expired"),
@@ -32,6 +46,7 @@ NO_SECRETS = (
     *("token: string", "client_secret = get_secret(42)", "password: a1"),
     *("password: 'must be at least 8 characters'", "pass 1234567 to the function"),
     *("compass: north-by-northwest2", "Unexpected token: StartArray."),
+    *("a bearer of the news", "Basic authentication-of-a-reader", "cache-key-" + "a1" * 16),
 )
 
 
@@ -57,6 +72,7 @@ FOUND = {
         "to DE89 3704 0044 0532 0130 00 today": ["DE89 3704 0044 0532 0130 00"],
         "pay gb33bukb20201555555555": ["gb33bukb20201555555555"],
         "DE89 3704 0044 0532 0130 00 now": ["DE89 3704 0044 0532 0130 00"],
+        "DE89-3704-0044-0532-0130-00": ["DE89-3704-0044-0532-0130-00"],
         "DE89 3704 0044 0532 0130 01": [],
         "AB12 test case five": [],
     },
@@ -80,6 +96,8 @@ FOUND = {
         "to 221b Baker Street please": ["221b Baker Street"],
         "Hauptstraße 5": ["Hauptstraße 5"],
         "36 rue de la Paix 8": ["rue de la Paix 8"],
+        "10 rue de Rivoli, 75001 Paris": ["rue de Rivoli, 75001"],
+        "Hauptstr. 5": ["Hauptstr. 5"],
         "P.O. Box 881": ["P.O. Box 881"],
         "step 3 and the road ahead": [],
         "we are 3 weeks down the road": [],
@@ -93,7 +111,10 @@ FOUND = {
     },
     "secret": {  # has the format of a key, or stands behind a word for secrets
         **{f"this one, {key} , leaked": [key] for key in KEYS},
-        "-----BEGIN RSA PRIVATE KEY-----\nMIIB": ["-----BEGIN RSA PRIVATE KEY-----"],
+        **{f"it is {block} and more words": [block] for block in BLOCKS},
+        "curl -H 'Authorization: Bearer q8x42abq8x42abq8'": ["q8x42abq8x42abq8"],
+        "Basic YW5hOmh1bnRlcjIh": ["YW5hOmh1bnRlcjIh"],
+        "https://a.example/x?sv=1&sig=" + "a1" * 20 + "&se=2": ["a1" * 20],
         "my password is Sommer2024!": ["Sommer2024!"],
         "password for the vpn is 'fake99pass'": ["fake99pass"],
         "API_KEY=9f8e7d6c5b4a": ["9f8e7d6c5b4a"],

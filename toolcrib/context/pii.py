@@ -34,7 +34,7 @@ _IN_URL = re.compile(r"://[^\s:/@]{1,64}:([^\s@/]{1,128})@")
 # `\w` is of ASCII in patterns of numbers and keys: Japanese, Chinese and Korean write their words
 # right behind one (`090-1234-5678です`).
 _PREFIXED_SECRET = re.compile(
-    r"(?<![\w-])(?:sk-[\w-]{20,200}|github_pat_\w{22,200}|AIza[\w-]{35}|hf_[A-Za-z]{30,40}"
+    r"(?<![\w-])(?:sk-[\w-]{20,200}|github_pat_\w{22,200}|AIza[\w-]{35}|hf_[A-Za-z0-9]{30,40}"
     r"|npm_[A-Za-z0-9]{36}|xapp-\d-[\w-]{20,200}|shpat_[0-9a-f]{32}|dop_v1_[0-9a-f]{64}"
     r"|sk_test_[A-Za-z0-9]{16,100}|ya29\.[\w-]{20,200}"
     r"|eyJ[\w-]{8,2000}={0,2}\.[\w-]{4,4000}={0,2}(?:\.[\w-]{0,2000})?)(?![\w-])",
@@ -42,7 +42,16 @@ _PREFIXED_SECRET = re.compile(
 )
 """Keys that occur within prose, and JSON web tokens."""
 
-_BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d")
+_KEY_LABEL = r"[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_BLOCK = re.compile(
+    rf"-----BEGIN {_KEY_LABEL}"
+    rf"(?:(?:[^-]|-(?!-))*+-----END {_KEY_LABEL}|(?:(?:\s|\\n)*+[\w+/=]{{16,}}+)*+)"
+    r"|PuTTY-User-Key-File-\d(?:(?:[^P]|P(?!uTTY-|rivate-MAC:))*+Private-MAC: ?\w+)?"
+)
+"""Private key: the whole block, or what there is of one that is cut off."""
+
+_CREDENTIALS = re.compile(r"(?<!\w)(?:bearer|basic) {1,4}([\w+/=.~-]{16,2000})", re.IGNORECASE)
+"""Value of a header `Authorization`."""
 
 _KEY_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
 _NAMED_SECRET = re.compile(
@@ -82,6 +91,9 @@ def secrets(text: str) -> Iterator[Entity]:
     for pattern, group in ((_BLOCK, 0), (_PREFIXED_SECRET, 0), (_IN_URL, 1)):
         yield from (entity_of("secret", found, group) for found in pattern.finditer(text))
     yield from _known_formats(text)
+    for found in _CREDENTIALS.finditer(text):
+        if _looks_secret(found[1], in_prose=True):
+            yield entity_of("secret", found, 1)
     lower = text.lower()
     if not any(word in lower for word in _KEY_WORDS):
         return
@@ -153,7 +165,7 @@ _CARD_LENGTHS = {"1": (15,), "2": (15, 16), "3": (14, 15, 16), "4": (13, 16, 19)
 _MAESTRO_LENGTHS = range(12, 20)
 
 _IBAN = re.compile(
-    r"(?<!\w)[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?(?!\w)",
+    r"(?<!\w)[a-z]{2}\d{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?(?!\w)",
     re.IGNORECASE | re.ASCII,
 )
 _IBAN_LENGTHS: dict[str, int] = word_lists()["iban_lengths"]
@@ -217,7 +229,7 @@ _ADDRESS = re.compile(
     rf"(?<![.#-])\d{{1,5}}[a-z]?,? (?:{_CAPITAL}{_NAME} ){{1,3}}(?:{_STREET})\b"
     rf"|[^\W\d_][\w-]{{2,30}}(?:{_STREET_ENDING}) \d{{1,4}}[a-z]?(?!\w)"
     r"|(?:rue|via|calle|ulica|ul\.|avenida|piazza|plaza) "
-    rf"(?:{_NAME},? ){{1,4}}\d{{1,4}}(?!\w)"
+    rf"(?:{_NAME},? ){{1,4}}\d{{1,5}}(?!\w)"
     r"|(?:apt\.?|apartment|suite|flat|p\.? ?o\.? box) \d{1,5}(?!\w))",
     re.IGNORECASE,
 )
@@ -266,7 +278,7 @@ def _ibans(text: str) -> Iterator[Entity]:
 
 def _is_iban(text: str) -> bool:
     """Check an IBAN's length by its country, and its remainder 1 modulo 97 (ISO 13616)."""
-    number = text.replace(" ", "").upper()
+    number = text.replace(" ", "").replace("-", "").upper()
     if not number.isascii() or len(number) != _IBAN_LENGTHS.get(number[:2]):
         return False
     return int("".join(str(int(char, 36)) for char in number[4:] + number[:4])) % 97 == 1
