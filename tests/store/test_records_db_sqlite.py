@@ -19,7 +19,7 @@ from tests.conftest import rounds
 from tests.store.contract_records_db import SharedRecordsDbContract, ids, in_order, row
 from tests.store.records_db_writer import record
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
-from toolcrib.store.records_db import RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.store.records_db.sqlite import APPLICATION_ID, SqliteRecordsDb
 
 WRITER = Path(__file__).with_name("records_db_writer.py")
@@ -67,6 +67,17 @@ def test_who_opens_it_next_finds_everything(path):
         assert ids(db.newest("keys")) == ["b", "a"]
     with closing(SqliteRecordsDb(path)) as db:
         assert ids(db.newest("keys")) == ["b", "a"]
+
+
+def test_no_file_holds_what_was_removed_while_it_is_open(path):
+    with closing(SqliteRecordsDb(path)) as db, closing(SqliteRecordsDb(path)) as other:
+        for number, word in enumerate(("deleted-word", "pruned-word", "kept-word")):
+            db.put("decisions", DbRow(word, number, {"text": word}))
+        assert len(other.newest("decisions")) == 3
+        db.delete("decisions", "deleted-word")
+        other.prune("decisions", before=2)
+        held = b"".join(file.read_bytes() for file in path.parent.iterdir())
+        assert [word in held for word in (b"deleted", b"pruned", b"kept")] == [False, False, True]
 
 
 def test_closing_says_so_once(path):

@@ -138,7 +138,11 @@ class SqliteRecordsDb(RecordsDb):
         with self._writing, self._connection(may_create=False) as connection:
             if connection is None or not _are_valid(values):
                 return 0
-            return connection.execute(statement, values).rowcount
+            removed = connection.execute(statement, values).rowcount
+            if removed:
+                # The database and its log would hold removed records until they are written over.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return removed
 
     def _select(self, query: str, *values: Any) -> list[DbRow]:
         place = str(self._path)
@@ -205,6 +209,7 @@ class SqliteRecordsDb(RecordsDb):
     def _is_ready(self, connection: sqlite3.Connection, *, may_create: bool) -> bool:
         """True if the file is a records database, or an empty file that was made one."""
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")
         if not self._has_our_tables(connection) and not may_create:
             return False
         self._use_wal(connection)
