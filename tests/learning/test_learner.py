@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +12,7 @@ from toolcrib import Crib, Scope, ToolSpec, Turn
 from toolcrib.learning import learner
 from toolcrib.learning.learner import BACKGROUND_FROM_OBSERVATIONS
 from toolcrib.router.decision_log import JsonLinesLog
+from toolcrib.router.decision_log_db import DecisionPruner
 from toolcrib.router.settings import TelemetrySettings
 from toolcrib.settings import LearningSettings
 
@@ -129,15 +131,46 @@ def test_many_observations_are_chosen_from_behind_the_call_and_kept(crib, tmp_pa
         assert first(again) == "chat/post"
 
 
+def has_words(folder):
+    return any(b"late" in file.read_bytes() for file in folder.rglob("ledger.db*"))
+
+
+@contextmanager
+def telling_crib(folder, settings):
+    """A crib that learns and keeps users' words."""
+    telling = settings.model_copy(update={"telemetry": TelemetrySettings(text=True)})
+    with Crib.open(folder, settings=telling) as opened:
+        yield opened
+
+
 def test_words_are_kept_only_where_the_user_allows_it(crib, tmp_path, settings):
     teach(crib)
     assert learned(crib)["chat/post"].texts == ()
     crib.close()
-    assert not any(b"late" in file.read_bytes() for file in tmp_path.rglob("ledger.db*"))
-    telling = settings.model_copy(update={"telemetry": TelemetrySettings(text=True)})
-    with Crib.open(tmp_path, settings=telling) as opened:
+    assert not has_words(tmp_path)
+    with telling_crib(tmp_path, settings) as opened:
         teach(opened, sessions="456")
         assert set(learned(opened)["chat/post"].texts) == set(ASKED)
+
+
+def test_words_go_when_decisions_do_and_what_they_taught_stays(crib, tmp_path, settings):
+    crib.close()
+    with telling_crib(tmp_path, settings) as opened:
+        teach(opened)
+        assert has_words(tmp_path)
+        db = opened.turns.learner._table.database()
+        DecisionPruner(db, 60.0, now=lambda: time.time() + 61).prune()
+        post = learned(opened)["chat/post"]
+        assert (post.texts, post.observations) == ((), 3)
+        assert not has_words(tmp_path)
+
+
+def test_words_are_taken_back_with_what_they_taught(crib, tmp_path, settings):
+    crib.close()
+    with telling_crib(tmp_path, settings) as opened:
+        teach(opened)
+        opened.undo_learning("chat/post")
+        assert not has_words(tmp_path)
 
 
 def test_of_keys_one_session_does_not_teach_but_two_do(crib):

@@ -440,8 +440,9 @@ class UsageLearner:
         """Status of each tool's examples and of each server's replay."""
         state = self._table.state()
         is_on = state.get("on", True)
-        read = adapter(LearnedTool).validate_python
-        tools: list[LearnedTool] = [read(row.body["tool"]) for row in self._table.lessons()]
+        read, words = adapter(LearnedTool).validate_python, self._table.words()
+        lessons: list[LearnedTool] = [read(row.body["tool"]) for row in self._table.lessons()]
+        tools = [replace(each, texts=words.get(each.tool, ())) for each in lessons]
         encoder = state.get("encoder", self._tools.dense.name)
         if not is_on or encoder != self._tools.dense.name:
             why = _REASONS["encoder" if is_on else "off"]
@@ -532,5 +533,4 @@ def _learned_tool(
         by=dict(sorted(Counter(each.by for each in observations).items())),
         days=dict(sorted(Counter(each.day for each in observations).items())),
         goes_with=tuple(goes_with),
-        texts=tuple(each.text for each in observations if each.text is not None)[-20:],
     )

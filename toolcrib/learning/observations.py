@@ -12,10 +12,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolcrib.encoders.base import FloatArray, from_text, to_text
+from toolcrib.router.decision_log_db import WORDS_TABLE
 from toolcrib.store.records_db import DbRow, RecordsDb
 
 MAX_OBSERVATIONS = 20_000
 """Observations kept in a namespace; the oldest are removed."""
+
+MAX_SHOWN_WORDS = 20
+"""Requests of a tool or option that a status shows."""
 
 _STATE_ROW, _SECRET_ROW = "state", "secret"
 
@@ -27,8 +31,9 @@ class Observation:
     `decision` is the request's id, `digest` the tool's digest at that time. `session` is a keyed
     hash, equal for equal sessions. `by` is the id of the caller's key, empty without a key.
     `vector` is the request by `encoder`, float32 [d]. `ranking` has ids and scores of the found
-    tools, best first, without learning. `text` is the request, if texts may be kept. With a
-    `choice`, `tool` is one of its options and `ranking` has their probabilities.
+    tools, best first, without learning. `text` is the request, if texts may be kept; it is not
+    read again with the rest. With a `choice`, `tool` is one of its options and `ranking` has their
+    probabilities.
     """
 
     decision: str
@@ -55,8 +60,7 @@ class Observation:
 
     def row(self) -> DbRow:
         """Row of the observation, under its decision and its tool."""
-        plain = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        body = {name: value for name, value in plain.items() if value is not None}
+        body = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         body |= {"dimensions": len(self.vector), "vector": to_text(self.vector)}
         body["ranking"] = [[tool, round(score, 5)] for tool, score in self.ranking]
         return DbRow(_row_id(self.decision, self.name), self.at, body)
@@ -76,7 +80,7 @@ def _row_id(decision: str, name: str) -> str:
     return f"{decision}/{name}"
 
 
-_PLAIN_FIELDS = ("decision", "tool", "digest", "session", "by", "encoder", "choice", "text")
+_PLAIN_FIELDS = ("decision", "tool", "digest", "session", "by", "encoder", "choice")
 
 
 def _observation(row: DbRow) -> Observation:
@@ -101,8 +105,9 @@ def read_newest(db: RecordsDb, table: str, most: int) -> list[DbRow]:
 class ObservationTable:
     """Observations and lessons of a namespace, in a records database opened on first use.
 
-    Three tables: `observations/NAMESPACE`, `lessons/NAMESPACE` (a row a tool) and
-    `learning/NAMESPACE` (state). Every method raises `StoreError` if the database fails.
+    Four tables: `observations/NAMESPACE`, `words/NAMESPACE` (the requests, which a service removes
+    with their decisions), `lessons/NAMESPACE` (a row a tool) and `learning/NAMESPACE` (state).
+    Every method raises `StoreError` if the database fails.
     """
 
     def __init__(self, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool) -> None:
@@ -110,6 +115,7 @@ class ObservationTable:
         self._db: RecordsDb | None = None
         self._opening = threading.Lock()
         self._observations = f"observations/{namespace}"
+        self._words = f"{WORDS_TABLE}/{namespace}"
         self._lessons = f"lessons/{namespace}"
         self._learning = f"learning/{namespace}"
         self._secret: bytes | None = None
@@ -118,7 +124,11 @@ class ObservationTable:
 
     def add(self, observation: Observation) -> None:
         """Keep an observation, in place of another of the same decision and tool."""
-        self.database().put(self._observations, observation.row())
+        row = observation.row()
+        self.database().put(self._observations, row)
+        if observation.text is not None:
+            words = {"name": observation.name, "text": observation.text}
+            self.database().put(self._words, DbRow(row.id, row.at, words))
 
     def has(self, decision: str, name: str) -> bool:
         """True if a decision has an observation of a tool, or of `CHOICE:OPTION`."""
@@ -127,11 +137,22 @@ class ObservationTable:
     def read(self) -> list[Observation]:
         """Read the newest `MAX_OBSERVATIONS`, oldest first, and remove older observations."""
         rows = read_newest(self.database(), self._observations, MAX_OBSERVATIONS)
+        self.database().prune(self._words, before=rows[0].at if rows else 0.0)
         return [_observation(row) for row in rows]
+
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """Last kept requests by tool or `CHOICE:OPTION`, oldest first."""
+        found: dict[str, tuple[str, ...]] = {}
+        for row in self.database().read(self._words):
+            name, text = row.body["name"], row.body["text"]
+            found[name] = (*found.get(name, ()), text)[-MAX_SHOWN_WORDS:]
+        return found
 
     def remove(self, matches: Callable[[Observation], bool]) -> int:
         """Remove and count matching observations."""
         rows = [_row_id(each.decision, each.name) for each in self.read() if matches(each)]
+        for row in rows:
+            self.database().delete(self._words, row)
         return sum(self.database().delete(self._observations, row) for row in rows)
 
     def session_hash(self, session: str) -> str:

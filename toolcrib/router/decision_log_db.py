@@ -40,6 +40,9 @@ clock's time, before the decision is written."""
 USER_TEXT_FIELDS = {"decision": "text", "feedback": "note"}
 """Field of each kind of record that may hold a user's words."""
 
+WORDS_TABLE = "words"
+"""Users' words beside what was learned of them: they are pruned as decisions are."""
+
 TABLE_OF_KIND = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
 PASSING_ERRORS = (StoreUnavailableError, StoreLockedError, StoreWriteError)
 
@@ -225,7 +228,7 @@ class DatabaseLog:
 
 @dataclass(eq=False)
 class DecisionPruner:
-    """Removes decisions older than `keep_s` and their reports, of all namespaces.
+    """Removes decisions older than `keep_s`, their reports, and learned words, of all namespaces.
 
     A namespace without new decisions must lose its old ones too. `close` leaves the database open.
     """
@@ -252,7 +255,7 @@ class DecisionPruner:
 
     def prune(self) -> None:
         """Prune now."""
-        kinds = set(TABLE_OF_KIND.values())
+        kinds = {*TABLE_OF_KIND.values(), WORDS_TABLE}
         try:
             for table in self.db.tables():
                 if table.partition("/")[0] in kinds:
