@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from toolcrib.access import activity
@@ -73,6 +75,8 @@ def test_of_two_gateways_the_last_state_counts(records_db):
         {"auth": {"api_key": ["abc"]}},
         {"client_secret": {"value": "abc"}},
         {"passphrase": "abc", "card": {"cvv": "abc", "pin": "abc"}, "otp": "abc"},
+        {"headers": [{"name": "Authorization", "value": "abc"}]},
+        {"args": ["--user", "ana", "--password", "abc"]},
         {"text": "AKIAIOSFODNN7EXAMPLE"},
         {"url": "https://ana:hunter2!x@host/"},
         {"name": "t", "arguments": '{"auth": {"password": "abc"}}'},
@@ -85,6 +89,12 @@ def test_arguments_are_shown_without_secrets(arguments):
     assert "***" in shown
     for secret in ("abc", "AKIAIOSFODNN7EXAMPLE", "hunter2"):
         assert secret not in shown
+
+
+def test_arguments_beside_secrets_stay():
+    arguments = {"args": ["--password", "abc", "ana", "-v"], "pair": {"name": "a", "value": "b"}}
+    shown = json.loads(redacted_arguments(arguments))
+    assert shown == {**arguments, "args": ["--password", "***", "ana", "-v"]}
 
 
 def test_arguments_are_cut():

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from toolcrib.access.server_file import OPTION_NAME
 from toolcrib.context.pii import SECRET_NAME, without_secrets
+from toolcrib.indexers.readers.base import is_list
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.records.codec import adapter, as_json, is_object
 from toolcrib.records.log import GatewayActivity, GatewayCall, GatewayServer
@@ -159,13 +161,17 @@ def redacted_arguments(arguments: Mapping[str, Any]) -> str:
 
 def _redact_named(value: Any, name: str = "") -> Any:
     """Copy of JSON values with asterisks for secrets, and for values with the name of one."""
+    # All that stands below the name of a secret is a part of it.
+    secret = name if SECRET_NAME.search(name) else ""
     if is_object(value):
-        # All that stands below the name of a secret is a part of it.
-        secret = name if SECRET_NAME.search(name) else ""
-        return {key: _redact_named(each, secret or key) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_redact_named(each, name) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    if SECRET_NAME.search(name):
+        # In a pair such as `{"name": "Authorization", "value": ...}` one member names the other.
+        names = {key: key for key in value} | {"value": str(value.get("name") or value.get("key"))}
+        return {key: _redact_named(each, secret or names[key]) for key, each in value.items()}
+    if is_list(value):
+        options = (OPTION_NAME.fullmatch(str(each)) for each in ["", *value])
+        names = (secret or (option[1] if option else name) for option in options)
+        return list(map(_redact_named, value, names))
+    if secret:
         return "***"
     return _redact_text(value) if isinstance(value, str) else value
 
