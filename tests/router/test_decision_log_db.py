@@ -204,6 +204,18 @@ def test_what_is_older_than_is_kept_goes_now_and_then(db):
         assert db.get("decisions/acme", "old") is None
 
 
+def test_outcomes_alone_let_old_ones_go_too(db):
+    old = MARCH - DAY_S - 1
+    for table in ("outcomes/acme", "words/acme"):
+        db.put(table, DbRow("old:1", old, {}))
+    pruner = pruner_of(db)
+    with closing(opened(db, pruner=pruner)) as log:
+        log.write(outcome("new"))
+        pruner.close()
+        assert [entry.id for entry in db.read("words/acme")] == []
+        assert [row.id.partition(":")[0] for row in db.read("outcomes/acme")] == ["new"]
+
+
 # -- what cannot be written, for a while or for good ---------------------------------------------
 
 

@@ -101,6 +101,8 @@ class DatabaseLog:
         decision = self._find(decision_id)
         at = decision.at if decision else _seconds(record["at"])
         self.db.put(self._tables[kind], DbRow(row_id, at, record))
+        # A gateway writes outcomes alone.
+        self.pruner.prune_if_due()
 
     def _stamp(self) -> int:
         """Strictly increasing nanoseconds, even if the clock is set back."""
