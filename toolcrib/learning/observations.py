@@ -150,8 +150,8 @@ class ObservationTable:
 
     def remove(self, matches: Callable[[Observation], bool]) -> int:
         """Remove and count matching observations."""
-        rows = [_row_id(each.decision, each.name) for each in self.read() if matches(each)]
-        for row in rows:
+        rows = {_row_id(each.decision, each.name) for each in self.read() if matches(each)}
+        for row in [each.id for each in self.database().read(self._words) if each.id in rows]:
             self.database().delete(self._words, row)
         return sum(self.database().delete(self._observations, row) for row in rows)
 

@@ -121,6 +121,8 @@ class SqliteRecordsDb(RecordsDb):
         removed = 0
         while gone := self._remove(PRUNE, table, before, PRUNE_BATCH_RECORDS):
             removed += gone
+        # Database and log would hold removed records until others are written over them.
+        self._rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return removed
 
     def tables(self) -> list[str]:
@@ -138,11 +140,7 @@ class SqliteRecordsDb(RecordsDb):
         with self._writing, self._connection(may_create=False) as connection:
             if connection is None or not _are_valid(values):
                 return 0
-            removed = connection.execute(statement, values).rowcount
-            if removed:
-                # The database and its log would hold removed records until they are written over.
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return removed
+            return connection.execute(statement, values).rowcount
 
     def _select(self, query: str, *values: Any) -> list[DbRow]:
         place = str(self._path)
