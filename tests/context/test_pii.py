@@ -108,6 +108,9 @@ FOUND = {
         "RCCMNL83S18D969G": [],
         "order 44051401359, part 111222333": [],
         "a souvenir 2 95 10 99 126 111 93": [],
+        # A county that the rules do not list.
+        "order 829999199003071238": [],
+        "身份证 829999199003071238": ["829999199003071238"],
     },
     "secret": {  # has the format of a key, or stands behind a word for secrets
         **{f"this one, {key} , leaked": [key] for key in KEYS},
