@@ -228,8 +228,11 @@ _ADDRESS = re.compile(
     r"(?<!\w)(?:"
     rf"(?<![.#-])\d{{1,5}}[a-z]?,? (?:{_CAPITAL}{_NAME} ){{1,3}}(?:{_STREET})\b"
     rf"|[^\W\d_][\w-]{{2,30}}(?:{_STREET_ENDING}) \d{{1,4}}[a-z]?(?!\w)"
-    r"|(?:rue|via|calle|ulica|ul\.|avenida|piazza|plaza) "
+    # `via` is also English: a street of Italy has a capital, or `in` before it.
+    r"|(?:rue|calle|rua|ulica|ul\.|avenida|(?-i:Via|(?<=in )via|Piazza|Plaza)) "
     rf"(?:{_NAME},? ){{1,4}}\d{{1,5}}(?!\w)"
+    r"|\d{1,4}(?: ?bis| ?ter)?,? (?:rue|avenue|boulevard|place|quai|all[ée]e|chemin|impasse) "
+    rf"(?:(?:de|du|des|d'|la|l') ?){{0,2}}{_CAPITAL}{_NAME}"
     r"|(?:apt\.?|apartment|suite|flat|p\.? ?o\.? box) \d{1,5}(?!\w))",
     re.IGNORECASE,
 )
