@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from tests.conftest import error_kinds
@@ -56,6 +59,14 @@ def error_of(kind, text="words"):
     if issubclass(kind, errors.SourceError):
         return kind("source", "place", text)
     return kind(text, "extra") if kind is errors.MissingExtraError else kind(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_passes_from_process_to_process(kind):
+    error = error_of(kind)
+    for passed in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(passed) is kind
+        assert (str(passed), passed.args, vars(passed)) == (str(error), error.args, vars(error))
 
 
 @pytest.mark.parametrize(("kind", "slug", "status", "code"), ROWS)

@@ -86,6 +86,13 @@ class ToolcribError(Exception):
     Its text says what was wrong, where, and what to do about it.
     """
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickle the attributes: a constructor may take other arguments than the message."""
+        if isinstance(self, OSError):
+            # `OSError` is made in another way, and its classes here take the message.
+            return super().__reduce__()
+        return Exception.__new__, (type(self),), {**vars(self), "args": self.args}
+
 
 class SettingsError(ToolcribError, ValueError):
     """A setting is unknown or has a value that cannot be used."""
