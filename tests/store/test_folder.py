@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -135,6 +136,17 @@ def test_what_killed_processes_left_in_memory_is_removed_and_nothing_in_use(tmp_
         assert used.exists()
         remove()
         alive.communicate("")
+    assert not folder.parent.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks there")
+def test_a_forked_child_leaves_the_folder_in_memory_to_its_parent():
+    folder, remove = temporary_folder()
+    child = multiprocessing.get_context("fork").Process(target=remove)
+    child.start()
+    child.join()
+    assert folder.parent.exists()
+    remove()
     assert not folder.parent.exists()
 
 

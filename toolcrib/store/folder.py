@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
+import weakref
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -136,24 +137,31 @@ def temporary_folder() -> tuple[Path, Callable[[], None]]:
         StoreWriteError: there is no temporary folder to write to.
     """
     try:
-        made = tempfile.TemporaryDirectory(prefix=MEMORY_PREFIX, ignore_cleanup_errors=True)
+        made = Path(tempfile.mkdtemp(prefix=MEMORY_PREFIX))
     except OSError as error:
         raise StoreWriteError(
             "a store in memory keeps files of the engine in a temporary folder, and none can be "
             f"made ({error.strerror}): mount a folder in memory at /tmp, or name one in TMPDIR"
         ) from error
-    for old in Path(made.name).parent.glob(f"{MEMORY_PREFIX}*"):
+    for old in made.parent.glob(f"{MEMORY_PREFIX}*"):
         with suppress(OSError, StoreLockedError, StoreWriteError):
             if time.time() - old.stat().st_mtime > UNLOCKED_FOLDER_S:
                 lock_folder(old).release()
                 shutil.rmtree(old, ignore_errors=True)
-    lock = lock_folder(Path(made.name))
+    lock = lock_folder(made)
+    remove_made = weakref.finalize(lock, _remove_own, made, os.getpid())
 
     def remove() -> None:
         lock.release()
-        made.cleanup()
+        remove_made()
 
-    return Path(made.name) / "store", remove
+    return made / "store", remove
+
+
+def _remove_own(folder: Path, owner: int) -> None:
+    """Remove a folder in the process that made it; a forked child leaves it to its parent."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def require_space(folder: Path, least: int) -> None:
