@@ -251,9 +251,9 @@ def test_ceilings_and_limits_hold_for_alternates(shelves):
     failed, text = "mail/read_mail", "read the file of a patient"
     assert "clinic/patient_file" in ids(crib.alternates(failed, text))
     held = Turn(text=text, max_sensitivity="internal")
-    scoped = Turn(text=text, scope=Scope(servers=frozenset({"post"})))
+    scoped = Turn(text=text, scope=Scope(servers=frozenset({"mail", "post"})))
     assert "clinic/patient_file" not in ids(crib.alternates(failed, held, k=10))
-    assert {h.server for h in crib.alternates(failed, scoped, k=10)} == {"post"}
+    assert {h.server for h in crib.alternates(failed, scoped, k=10)} == {"mail", "post"}
     limited = shelves.crib(tools={"servers": ["web"]})
     assert ids(limited.alternates(failed, text)) == ["web/search"]
 
@@ -271,6 +271,12 @@ def test_no_model_ranks_alternates_for_a_turn_above_its_ceiling(shelves):
 def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged):
     with pytest.raises(errors.UnknownToolError, match="did you mean 'mail/send_mail'"):
         unlogged.alternates("mail/send_mial", MAIL)
+
+
+def test_a_failed_tool_out_of_scope_is_unknown(unlogged):
+    scoped = Turn(text=MAIL, scope=Scope(servers=frozenset({"post"})))
+    with pytest.raises(errors.UnknownToolError):
+        unlogged.alternates("mail/send_mail", scoped)
 
 
 class TestWithALanguageModelAsReranker:

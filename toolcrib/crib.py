@@ -501,7 +501,7 @@ class Crib:
         `decision_id` is the turn's, if outcomes were reported for it.
 
         Raises:
-            UnknownToolError: `failed_tool` is no tool's id, and no name of one tool alone.
+            UnknownToolError: `failed_tool` is no id, or name of one tool, in the turn's scope.
             StoreError: the store does not answer.
         """
         return self.turns.alternates(failed_tool, Turn.of(turn), decision_id=decision_id, k=k)

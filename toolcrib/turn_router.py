@@ -266,7 +266,7 @@ class TurnRouter:
         plan = replace(FULL_PLAN, rerank=is_local or self._router().may_show_to_model(turn))
         found = alternates(
             partial(retriever.find, plan=plan),
-            self._tools.get_by_name(failed_tool),
+            self._tools.get_by_name(failed_tool, scope=turn.scope),
             turn.text,
             excluded=self._failed_tools(decision_id) if decision_id else (),
             scope=turn.reach,

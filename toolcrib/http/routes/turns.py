@@ -287,8 +287,7 @@ async def find_alternates(
 
     def work(crib: Crib) -> tuple[ToolHit, ...]:
         turn = given.as_turn(context)
-        failed = crib.tools.get_by_name(body.failed_tool, scope=turn.scope)
-        return crib.alternates(failed.id, turn, decision_id=body.decision_id, k=body.k)
+        return crib.alternates(body.failed_tool, turn, decision_id=body.decision_id, k=body.k)
 
     return answer(Alternates(await context.read(work)), full=body.shape == "full")
 
