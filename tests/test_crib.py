@@ -45,6 +45,7 @@ def ids(result) -> list[str]:
         (lambda _: Crib.open(5), "location .* not int"),
         (lambda _: Crib.open(":memory:", settings="toolcrib.yaml"), "settings .* not str"),
         (lambda _: Crib.open(":memory:", dense="multilingual"), "DenseEncoder .* not str"),
+        (lambda _: Crib.open(":memory:", reranker="llm"), "Reranker .* not str"),
     ],
 )
 def test_a_value_of_another_type_is_an_error_in_words(sample_crib, call, words):

@@ -84,6 +84,8 @@ def open_parts(  # noqa: PLR0913 -- all by name
     require_type(settings, Settings, "settings", "Settings")
     wanted = "a DenseEncoder (the setting encoder.dense takes a name)"
     require_type(dense, DenseEncoder | None, "encoder `dense`", wanted)
+    wanted = "a Reranker (the setting encoder.reranker takes a name)"
+    require_type(reranker, ToolRerankers | None, "reranker", wanted)
     if not isinstance(location, Path | None):
         require_text(location, "location")
     location = fixed_location(str(settings.store if location is None else location))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import StoreError
+from toolcrib.errors import EncoderError, StoreError
 from toolcrib.indexers.points import TOOL_TERMS, FieldWeights, draft, layout, passage_layout
 from toolcrib.indexers.sync import Entry, NamePrefixes, PassageSync, ToolSync, is_current
 from toolcrib.indexers.writer import ITEMS_PER_PAGE
@@ -196,6 +196,14 @@ def test_a_lone_surrogate_is_refused_and_the_others_are_kept(bench):
     assert report.added == ("good",)
     [refusal] = report.refused
     assert (refusal.place, "half a character" in refusal.reason) == ("bad", True)
+
+
+def test_an_encoder_that_gives_too_few_vectors_is_named(bench, monkeypatch):
+    encode = bench.encoder.encode_documents
+    monkeypatch.setattr(bench.encoder, "encode_documents", lambda texts: encode(texts)[1:])
+    with pytest.raises(EncoderError, match="trigrams-64 gave an array"):
+        bench.run(*(ToolSpec(name=name) for name in ("pay", "refund")))
+    assert bench.held() == {}
 
 
 def test_progress_names_every_tool_once_it_is_durable(bench):

@@ -106,6 +106,13 @@ def test_a_failing_encoder_leaves_the_lexical_leg_and_says_so(retriever, encoder
     assert "the dense encoder deterministic-trigrams-64 failed" in caplog.text
 
 
+@pytest.mark.parametrize("vector", [None, [1.0], np.ones((1, 64)), np.full(64, np.nan)])
+def test_an_unusable_vector_leaves_the_lexical_leg(retriever, encoder, monkeypatch, vector):
+    monkeypatch.setattr(encoder, "encode_query", lambda _text: vector)
+    found = retriever().find("send a parcel", SearchOptions(k=3))
+    assert (ids(found)[0], found.degraded) == ("send_parcel", ("dense",))
+
+
 def test_rank_fusion_is_available(retriever):
     weights = FusionWeights(method="rrf")
     found = retriever(weights).find("send a parcel to somebody", SearchOptions(k=3))

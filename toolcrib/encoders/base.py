@@ -18,6 +18,9 @@ from toolcrib.text import FULL_WIDTH, LETTERS
 
 FloatArray: TypeAlias = NDArray[np.float32]
 
+LENGTH_ROUNDING = 1e-6
+"""Largest rounding error in the length of a unit vector of float32."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVector:
@@ -113,6 +116,7 @@ def space_of(encoder: DenseEncoder) -> str:
     return encoder.space if isinstance(encoder, SpaceSharing) else encoder.name
 
 
+@runtime_checkable
 class Reranker(Protocol):
     """Scores a query and each text together: slower and better than the first stage."""
 
@@ -176,6 +180,8 @@ def unit_rows(vectors: Any, rows: int, dimensions: int, model: str) -> FloatArra
         row = int(np.argmin(usable))
         fault = "a zero vector" if lengths[row] == 0 else "NaN, infinity or an overflow"
         raise EncoderError(f"{model} gave {fault} for text {row} of {rows}")
+    # A unit vector keeps its last bit, so that a second call changes nothing.
+    lengths[np.abs(lengths - 1) < LENGTH_ROUNDING] = 1
     return found / lengths[:, np.newaxis]
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from toolcrib.encoders.base import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray, unit_rows
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import Draft
 from toolcrib.records import IndexProgress
@@ -75,12 +75,17 @@ class Writer:
             pending: deque[tuple[Sequence[Draft], Future[FloatArray]]] = deque()
             for page in pages(drafts, ITEMS_PER_PAGE):
                 texts = [text for draft in page for text in draft.texts]
-                pending.append((page, ahead.submit(self.dense.encode_documents, texts)))
+                pending.append((page, ahead.submit(self._encode, texts)))
                 if len(pending) > 1:
                     ready, vectors = pending.popleft()
                     yield ready, vectors.result()
             for ready, vectors in pending:
                 yield ready, vectors.result()
+
+    def _encode(self, texts: Sequence[str]) -> FloatArray:
+        """Vectors of texts; an encoder of the caller may give another number of rows."""
+        vectors = self.dense.encode_documents(texts)
+        return unit_rows(vectors, len(texts), self.dense.dimensions, self.dense.name)
 
 
 def _encoding_chars(draft: Draft) -> int:

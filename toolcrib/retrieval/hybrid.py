@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import (
     ClauseEncoder,
@@ -17,6 +15,7 @@ from toolcrib.encoders.base import (
     FloatArray,
     LanguageBound,
     Translating,
+    unit_rows,
 )
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
@@ -335,7 +334,8 @@ class HybridRetriever:
         """Vectors of the query and of its clauses: float32 [1 + n, d]."""
         if clauses and self._clause_encoder is not None:
             return self._clause_encoder.encode_clauses(text)
-        return self._dense.encode_query(text)[np.newaxis]
+        dense = self._dense
+        return unit_rows([dense.encode_query(text)], 1, dense.dimensions, dense.name)
 
     def _prepare_run(
         self,
