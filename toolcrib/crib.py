@@ -14,6 +14,7 @@ from toolcrib.errors import (
     UnknownQuestionError,
     nearest,
     require_all,
+    require_text,
     require_texts,
 )
 from toolcrib.records import (
@@ -124,8 +125,8 @@ class Crib:
             StoreLockedError: another process has the folder open.
             StoreUnavailableError: the server does not answer.
             IndexMismatchError: other models, settings or format made the index.
-            QueryError: `location` is neither a text nor a path, `settings` are no `Settings`, or
-                `dense` is no `DenseEncoder`.
+            QueryError: `location` is neither a text nor a path, `settings` are no `Settings`,
+                `dense` is no `DenseEncoder`, or `reranker` no `Reranker`.
         """
         from toolcrib import build  # engines and models, which `import` alone does not need
 
@@ -444,6 +445,7 @@ class Crib:
             UnknownQuestionError: the settings name no such question.
             QuestionError: the question's file is wrong, or its template cannot be filled in.
         """
+        require_text(question, "question")
         if question not in self._classifiers:
             known = self.tools.settings.questions
             if question not in known:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest, require_text
+from toolcrib.errors import (
+    IndexMismatchError,
+    UnknownToolError,
+    nearest,
+    require_text,
+    require_texts,
+    require_type,
+)
 from toolcrib.fingerprint import calibration_fingerprint, mismatch_message, tool_fingerprint
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.records import FindResult, Scope, ToolLinks, ToolSpec
@@ -197,6 +204,7 @@ class ToolIndex:
         from toolcrib.records.reports import ToolReadiness
 
         wanted = dict.fromkeys(ids)
+        require_texts(wanted, "ids")
         back = {spec.id: tool_payload(spec) for spec in held}
         records = self.store.retrieve(list(map(point_id, wanted)))
         kept = {record.payload["id"]: record.payload for record in records}
@@ -226,6 +234,7 @@ class ToolIndex:
         after: str | None = None,
     ) -> Iterator[ToolSpec]:
         """All tools in scope, disabled tools too, as `Crib.list_tools`."""
+        require_type(after, str | None, "id `after`", "a text")
         if where is not None:
             validate(where)
         first = None if after is None else point_id(after)

@@ -50,7 +50,7 @@ from toolcrib.retrieval.learned import (
     LearnedChoices,
     RankedOptions,
 )
-from toolcrib.retrieval.legs import has_words
+from toolcrib.retrieval.legs import check_question, has_words
 from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, FULL_PLAN, KnowledgeOptions
 from toolcrib.router.decision_log import (
     DecisionLog,
@@ -245,10 +245,7 @@ class TurnRouter:
         context: Context | None = None,
     ) -> KnowledgeResult:
         """Passages that answer a question, as `Crib.find_knowledge`."""
-        require_text(query, "question")
-        require_type(scope, Scope | None, "scope", "a Scope")
-        if not has_words(query):
-            raise QueryError("the question is empty: say in a few words what to look for")
+        check_question(query, scope, context)
         return self._router().find_knowledge(Turn(text=query, scope=scope), options, context)
 
     def alternates(

@@ -63,7 +63,7 @@ from toolcrib.records.reports import (
     Undone,
 )
 from toolcrib.records.turns import CapabilitySelection, Classification
-from toolcrib.retrieval.legs import has_words
+from toolcrib.retrieval.legs import check_question
 from toolcrib.retrieval.options import (
     KnowledgeOptions,
     SearchKeywords,
@@ -185,6 +185,7 @@ class RemoteCrib:
         self, *ids: str, scope: Scope | None = None, held: Iterable[ToolSpec] = ()
     ) -> tuple[ToolReadiness, ...]:
         """As `Crib.check_tools`; a tool that the key may not see is `unknown`."""
+        require_texts(ids, "ids")
         known = {each.id for each in held}
         body = _body(ids=list(dict.fromkeys(ids)), scope=scope)
         found = self._transport.ask(CheckedTools, "POST", "/v1/tools/check", body).tools
@@ -199,6 +200,7 @@ class RemoteCrib:
         self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> Iterator[ToolSpec]:
         """As `Crib.list_tools`; pages are requested while iterating."""
+        require_type(after, str | None, "id `after`", "a text")
         if where is not None:
             validate(where)
         accepted = where and filter_to_json(where)
@@ -295,10 +297,8 @@ class RemoteCrib:
         context: Context | None = None,
     ) -> KnowledgeResult:
         """As `Crib.find_knowledge`."""
-        require_type(scope, Scope | None, "scope", "a Scope")
+        check_question(query, scope, context)
         options = asdict(KnowledgeOptions(k, collections, token_budget))
-        if not has_words(query):
-            raise QueryError("the question is empty: say in a few words what to look for")
         body = _body(query=query, scope=scope, context=context, **options)
         return self._transport.ask(KnowledgeResult, "POST", "/v1/knowledge/search", body)
 
@@ -344,6 +344,7 @@ class RemoteCrib:
         outputs: Mapping[str, Any] | None = None,
     ) -> Classification:
         """As `Crib.classify`, by a question of the service's settings."""
+        require_text(question, "question")
         body = _turn_json(turn) | _body(question=question, variables=variables, outputs=outputs)
         return self._transport.ask(Classification, "POST", "/v1/classify", body, about=question)
 
@@ -358,6 +359,7 @@ class RemoteCrib:
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
     ) -> tuple[ToolHit, ...]:
         """As `Crib.alternates`."""
+        require_text(failed_tool, "tool")
         if not failed_tool:
             raise UnknownToolError(failed_tool)
         require_positive(k, "k")
@@ -536,7 +538,7 @@ def _body(**fields: Any) -> dict[str, Any]:
 
 
 def _tool_path(tool_id: str, under: str = "/v1/tools") -> str:
-    require_text(tool_id, "the id")
+    require_text(tool_id, "id")
     if not tool_id:
         raise UnknownToolError(tool_id)
     return f"{under}/{'/'.join(map(path_segment, tool_id.split('/')))}"

@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
+from toolcrib.errors import QueryError, require_text, require_type
 from toolcrib.numerics import log_softmax
+from toolcrib.records import Context, Scope
 from toolcrib.records.codec import FrozenModel
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import LegQuery, ListRequest, Record, ScoredPoint, Store, point_id
@@ -125,6 +127,15 @@ def _spellings(name: str) -> Iterator[str]:
 def has_words(text: str) -> bool:
     """True if a text has a letter or a digit of any script, and can be searched."""
     return any(letter.isalnum() for letter in text)
+
+
+def check_question(query: str, scope: Scope | None, context: Context | None) -> None:
+    """Reject a search of passages for no words, or with a value of another type."""
+    require_text(query, "question")
+    require_type(scope, Scope | None, "scope", "a Scope")
+    require_type(context, Context | None, "context", "a Context")
+    if not has_words(query):
+        raise QueryError("the question is empty: say in a few words what to look for")
 
 
 class Head(FrozenModel):

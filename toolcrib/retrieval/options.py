@@ -160,6 +160,9 @@ def _check_values(options: SearchOptions) -> None:
     require_texts(options.called or (), "called")
     require_type(options.token_budget, int | None, "option token_budget", "a whole number")
     require_positive(options.token_budget, "token_budget")
+    require_type(options.scope, Scope | None, "scope", "a Scope")
+    for name in ("gate", "explain"):
+        require_type(getattr(options, name), bool, f"option {name}", "true or false")
     for name in ("least", "coverage"):
         require_type(getattr(options, name), float | int | None, f"option {name}", "a number")
     for name, known in (("form", get_args(DefinitionForm)), ("order", get_args(AnswerOrder))):
