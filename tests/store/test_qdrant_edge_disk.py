@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from contextlib import closing
@@ -17,11 +18,11 @@ import qdrant_edge as engine
 from tests.conftest import rounds
 from tests.store.samples import LAYOUT, a_full_point, as_dict, dense_leg, sparse, sparse_leg, unit
 from tests.store.synced_disk import SyncedDisk
-from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
+from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, And
 from toolcrib.store.folder import allocated_bytes, copy_sparsely
-from toolcrib.store.qdrant_edge import INDEXED_FROM_POINTS, EdgeStore
+from toolcrib.store.qdrant_edge import INDEXED_FROM_POINTS, EdgeStore, engine_guard
 
 # Without a corpus, what was overwritten still counts among the words.
 LEGS = [dense_leg(unit(1), limit=999), sparse_leg({1: 1.0}, limit=999, idf_corpus=And())]
@@ -360,6 +361,25 @@ def _refused(store, said):
     else:
         said.send("taken")
     store.close()
+
+
+def test_a_store_that_a_forked_child_still_holds_is_locked(tmp_path):
+    with EdgeStore.open(tmp_path, LAYOUT):
+        child = multiprocessing.get_context("fork").Process(target=signal.pause)
+        child.start()
+    try:
+        with pytest.raises(StoreLockedError, match="forked child"):
+            EdgeStore.open(tmp_path, LAYOUT)
+    finally:
+        child.kill()
+        child.join()
+
+
+def test_a_search_in_a_shard_that_was_closed_meanwhile_says_so(tmp_path):
+    with EdgeStore.open(tmp_path, LAYOUT) as store:
+        shard = store._open_shard()
+    with pytest.raises(StoreError, match="is closed"), engine_guard(tmp_path):
+        shard.info()
 
 
 def test_a_forked_child_is_refused_and_takes_nothing_from_its_parent(tmp_path):

@@ -30,7 +30,7 @@ import qdrant_edge as engine
 from filelock import FileLock
 
 from toolcrib.encoders.base import FloatArray, SparseVector
-from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
+from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import (
     CopyChanges,
     Layout,
@@ -85,9 +85,30 @@ logger = logging.getLogger(__name__)
 MIN_FREE_BYTES = 64 * 2**20
 """The engine writes by memory map: on a full disk the process would be killed, without an error."""
 
-FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-RIGHTS_ERRORS = (errno.EACCES, errno.EPERM)
-"""Error numbers in the engine's messages for a full disk or quota, and for another user's file."""
+
+def _os_errors(*numbers: int) -> tuple[str, ...]:
+    """An error number of the system, in both spellings of the engine's messages."""
+    return tuple(each for n in numbers for each in (f"(os error {n})", f"code: {n},"))
+
+
+KNOWN_REFUSALS: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
+    (
+        _os_errors(errno.ENOSPC, errno.EDQUOT),
+        StoreWriteError,
+        (
+            "cannot be written, as its disk is full; free some space and open the store again: "
+            "acknowledged writes are kept"
+        ),
+    ),
+    (
+        _os_errors(errno.EACCES, errno.EPERM),
+        StoreWriteError,
+        f"has a file of another user; {RIGHTS_HINT}",
+    ),
+    (("WouldBlock",), StoreLockedError, "is in use by a forked child of its last holder; end it"),
+    (("Shard is not initialized",), StoreError, "is closed"),
+)
+"""Words in messages of the engine, each with the error and the reason that they stand for."""
 
 CLOSED_MIN_FREE_BYTES = 4 * 2**20
 """Most that the engine writes to read a closed generation."""
@@ -639,6 +660,7 @@ def engine_guard(path: Path) -> Generator[None]:
 
     Raises:
         StoreWriteError: the disk refused.
+        StoreLockedError: a forked child holds the shard.
         StoreError: the engine refused the request.
         StoreDamagedError: the engine panicked.
     """
@@ -649,13 +671,9 @@ def engine_guard(path: Path) -> Generator[None]:
     except OSError as error:
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error
     except Exception as error:
-        if _has_number(error, FULL_DISK_ERRORS):
-            raise StoreWriteError(
-                f"{path} cannot be written, as its disk is full; free some space and open the "
-                "store again: acknowledged writes are kept"
-            ) from error
-        if _has_number(error, RIGHTS_ERRORS):
-            raise StoreWriteError(f"{path} cannot be opened ({error}); {RIGHTS_HINT}") from error
+        for words, kind, reason in KNOWN_REFUSALS:
+            if any(each in str(error) for each in words):
+                raise kind(f"the store {path} {reason}") from error
         raise StoreError(f"the engine refused a request on {path}: {error}") from error
     except BaseException as error:
         # The class of a Rust panic, a BaseException, cannot be imported.
@@ -663,12 +681,6 @@ def engine_guard(path: Path) -> Generator[None]:
             raise
         why = f"the engine failed on {path}: {error}; {REINDEX_HINT}"
         raise StoreDamagedError(why) from error
-
-
-def _has_number(error: Exception, numbers: Iterable[int]) -> bool:
-    """True if the engine's message has one of these error numbers, in either of its spellings."""
-    text = str(error)
-    return any(f"(os error {each})" in text or f"code: {each}," in text for each in numbers)
 
 
 def optimise_beside(generation: Path, target: Path) -> None:
