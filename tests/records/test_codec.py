@@ -161,6 +161,7 @@ def test_a_report_is_written_as_counts_and_a_scope_in_order():
 def test_specifications_are_written_in_full_only():
     found = FindResult("q", (ToolHit(1, 0.5, ToolSpec(name="send")),), {})
     assert "spec" not in as_json(found)["tools"][0]
+    assert as_json(found.tools) == as_json(found)["tools"]
     assert as_json(found, full=True)["tools"][0]["spec"]["name"] == "send"
 
 

@@ -84,7 +84,9 @@ def dump(record: object, *, full: bool = False) -> bytes:
 
 
 def as_json(record: object, *, full: bool = False) -> Any:
-    """Convert a record to the JSON values that `dump` writes as text."""
+    """Convert a record, or each of a list, to the JSON values that `dump` writes as text."""
+    if isinstance(record, list | tuple):
+        return [as_json(each, full=full) for each in record]
     exclude = None if full else getattr(record, "NOT_IN_SUMMARY", None)
     return adapter(type(record)).dump_python(record, mode="json", by_alias=True, exclude=exclude)
 
