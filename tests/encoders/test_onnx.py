@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,14 @@ def test_making_one_loads_no_model(folder: Path) -> None:
     (folder / "model.onnx").unlink()
     assert BundledEncoder(folder).dimensions == 384
     assert BundledReranker(folder).name == "m@0123456789ab"
+
+
+def test_an_encoder_is_freed_with_its_last_use_and_not_by_the_garbage_collector() -> None:
+    encoder = BundledEncoder()
+    encoder.encode_query("send a mail")
+    alive = weakref.ref(encoder)
+    del encoder
+    assert alive() is None
 
 
 def test_a_card_of_another_width_than_the_model_is_refused(folder: Path) -> None:

@@ -72,7 +72,7 @@ class _BundledModel:
         self._threads = threads or usable_cores()
         self.folder = folder
         self._card = read_card(folder)
-        self._model = LoadOnce(lambda: open_model(folder, self._card))
+        self._model = LoadOnce(partial(open_model, folder, self._card))
 
     @property
     def name(self) -> str:
