@@ -56,7 +56,8 @@ def test_a_python_function_takes_keywords() -> None:
     assert declared(SEND, "python-stub") == (
         f"def {name}(*, to: list[dict[str, Any]], urgency: Literal['low', 'high', 3] = ..., "
         "size: int = ..., **more: Any) -> dict[str, Any]:\n"
-        '    """Sends a \\"mail\\".\n    It may */ fail."""'
+        '    """Sends a \\"mail\\".\n    It may */ fail.\n'
+        '    **more \'reply-to\': str = ..."""'
     )
 
 
@@ -93,7 +94,8 @@ def test_what_a_language_cannot_say_is_any(
 ) -> None:
     tool = ToolSpec(name="f", input_schema=schema)
     assert declared(tool, "typescript") == f"declare function f({typescript}): Promise<any>;"
-    assert declared(tool, "python-stub") == f"def f({python}) -> Any: ..."
+    stub = f"def f({python}) -> Any:"
+    assert declared(tool, "python-stub").startswith(stub)
 
 
 def test_names_are_functions_told_apart_and_the_same_in_every_answer() -> None:

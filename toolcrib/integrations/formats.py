@@ -386,10 +386,11 @@ def _typescript(name: str, tool: ToolSpec) -> dict[str, Any]:
 
 
 def _python_stub(name: str, tool: ToolSpec) -> dict[str, Any]:
-    """Stub `def` with keyword arguments; names that Python does not allow come in `**more`."""
-    takes = _Python(tool.input_schema).arguments()
+    """Stub `def` with keyword arguments; its text has the names that Python does not allow."""
+    takes, others = _Python(tool.input_schema).arguments()
     gives = _Python(tool.output_schema or {}).type(tool.output_schema, 0)
-    text = tool.description.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\0", "")
+    text = "\n".join([tool.description.strip(), *others]).strip()
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\0", "")
     lines = "\n".join(f"    {line}".rstrip() for line in text.splitlines()).strip()
     body = f'\n    """{lines}"""' if lines else ""
     declared = f"def {name}({takes}) -> {gives}:{body or ' ...'}"
@@ -425,20 +426,20 @@ class _Python(SchemaTypes):
     null, rest = "None", "**more: Any"
     max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL_PROPERTIES
 
-    def arguments(self) -> str:
-        """Parameters of a function, without the brackets."""
+    def arguments(self) -> tuple[str, list[str]]:
+        """Parameters of a function, without the brackets, and a line for each of `**more`."""
         merged, _ = self._merge(self._root)
         properties = object_of(merged.get("properties"))
         required = dict.fromkeys(map(str, list_of(merged["required"])))
-        named = [name for name in dict.fromkeys([*required, *properties]) if _is_argument(name)]
-        shown = [
-            f"{name}: {self.type(properties.get(name), 0)}{'' if name in required else ' = ...'}"
-            for name in named
-        ]
-        unnamed = {"anyOf", "oneOf", "$ref"} & merged.keys()
-        is_whole = len(named) == len({*required, *properties}) and not unnamed
+        types = {
+            name: self.type(properties.get(name), 0) + ("" if name in required else " = ...")
+            for name in dict.fromkeys([*required, *properties])
+        }
+        shown = [f"{name}: {types[name]}" for name in types if _is_argument(name)]
+        others = [f"**more {name!r}: {types[name]}" for name in types if not _is_argument(name)]
+        is_whole = not others and not {"anyOf", "oneOf", "$ref"} & merged.keys()
         star = ["*"] if shown else []
-        return ", ".join([*star, *shown, *([] if is_whole else [self.rest])])
+        return ", ".join([*star, *shown, *([] if is_whole else [self.rest])]), others
 
     def kind(self, name: str) -> str:
         known = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
