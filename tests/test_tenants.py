@@ -122,6 +122,15 @@ class TestLife:
         assert many.records_db.get("quarantine/acme", "a") is None
         assert many.crib("zoo").knowledge.count() == 1
 
+    @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "acme"])
+    def test_one_that_a_caller_closed_is_opened_again(self, many, name):
+        for _ in range(2):
+            with many.crib(name) as crib:
+                crib.index_tools([MAIL])
+                decision = crib.route("send a mail")
+            assert many.log(name).find(decision.id)
+        assert ids(many.crib(name)) == ["mail/send_mail"]
+
     def test_the_default_one_stays(self, many):
         with pytest.raises(QueryError, match="default"):
             many.remove(DEFAULT_NAMESPACE)

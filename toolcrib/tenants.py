@@ -111,9 +111,9 @@ class Tenants:
     # -- cribs ---------------------------------------------------------------------------------
 
     def crib(self, name: str = DEFAULT_NAMESPACE) -> Crib:
-        """Crib of a namespace; empty before the first write."""
+        """Crib of a namespace, shared by all callers; empty before the first write."""
         with self._lock:
-            opened = self._open_cribs.get(name) or self._open(check_name(name))
+            opened = self._opened(name)
             self._open_cribs.move_to_end(name)
             stale = not self.is_alone and time.monotonic() - opened.checked_at > STALE_AFTER_S
             if stale:
@@ -125,7 +125,7 @@ class Tenants:
     def log(self, name: str = DEFAULT_NAMESPACE) -> DatabaseLog:
         """Decision log of a namespace."""
         with self._lock:
-            return (self._open_cribs.get(name) or self._open(check_name(name))).log
+            return self._opened(name).log
 
     def names(self) -> tuple[str, ...]:
         """List the default namespace and every other namespace ever written to."""
@@ -181,6 +181,13 @@ class Tenants:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def _opened(self, name: str) -> _OpenCrib:
+        """Open crib of a namespace; a crib that a caller closed is replaced."""
+        opened = self._open_cribs.get(name)
+        if opened is None or opened.crib.tools.is_closed:
+            return self._open(check_name(name))
+        return opened
 
     def _open(self, name: str, progress: Listener | None = None) -> _OpenCrib:
         if self._is_closed:

@@ -84,6 +84,7 @@ class ToolIndex:
         self._fingerprint = tool_fingerprint(dense, self._lexical, settings)
         self._writing = threading.Lock()
         self._is_signed = False
+        self.is_closed = False
         self._heads = ExampleHeads(store)
         self._learned_from_use = NO_LEARNED_DATA
         self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
@@ -362,6 +363,7 @@ class ToolIndex:
 
     def close(self) -> None:
         """Close the store; a second call does nothing."""
+        self.is_closed = True
         self.store.close()
 
     def _write_fingerprint(self) -> None:
