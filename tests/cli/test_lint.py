@@ -70,6 +70,14 @@ def test_what_cannot_be_read_fails_unless_nothing_shall(shell):
     assert shell("lint", tools, "no-such.json", "--fail-on", "never").returncode == 0
 
 
+def test_a_different_tool_with_the_same_id_is_refused(shell):
+    name = shell.write("tools.jsonl", GOOD, {**GOOD, "description": "Keeps bees."}, GOOD)
+    done = shell("lint", name, "--json")
+    (refused,) = json.loads(done.stdout)["refused"]
+    assert (done.returncode, refused["place"]) == (1, "post/send_mail")
+    assert "already stands for a different tool" in refused["reason"]
+
+
 def test_people_read_what_is_wrong_and_on_which_servers(shell):
     said = shell("lint", shell.write("tools.jsonl", GOOD, LOST, {"name": 3})).stdout
     assert "error\tno-description\tfiles/read_file\tit has no description" in said

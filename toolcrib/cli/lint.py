@@ -17,7 +17,7 @@ from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SourceError
 from toolcrib.integrations.providers import Provider
 from toolcrib.problems import EXIT_NOT_CLEAN
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records import Refusal
 from toolcrib.records.codec import as_json
 from toolcrib.settings import load_settings
 
@@ -69,12 +69,11 @@ def lint(
     Every tool is searched by its own purpose, examples and parameters. Nothing is indexed.
     """
     from toolcrib.evaluation import lint as linter
+    from toolcrib.indexers.sync import distinct_tools
 
     _check(sources, server, format, ignore or [])
     with show_counts("reading the sources") as progress:
-        read = [item for _, item in read_tools(sources, server, format)] if sources else []
-        refused = [item for item in read if isinstance(item, Refusal)]
-        tools = [item for item in read if isinstance(item, ToolSpec)]
+        tools, refused = distinct_tools(read_tools(sources or (), server, format))
         if not sources:
             with any_crib(context, store, url, ranks=False) as crib:
                 tools = list(crib.list_tools())

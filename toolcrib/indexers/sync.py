@@ -464,6 +464,12 @@ def _keep_enrichment(item: ToolSpec | Refusal, held: Mapping[str, ToolSpec]) -> 
     return item.model_copy(update={"enrichment": enrichment or None})
 
 
+def distinct_tools(entries: Sequence[Entry]) -> tuple[list[ToolSpec], list[Refusal]]:
+    """Tools that an empty index takes, one for each id, and what it refuses."""
+    plan = _diff(entries, {}, ())
+    return list(plan.items.values()), plan.refused
+
+
 def _diff(entries: Sequence[Entry], known: _StoredTools, gone: Collection[str]) -> _Plan[ToolSpec]:
     plan = _Plan[ToolSpec]()
     origin: dict[str, str] = {}
