@@ -40,7 +40,7 @@ from toolcrib.evaluation.loaders import load
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "lint.json"
-SHARED_RULES = frozenset({"same-text", "cut-description", "family", "confusable"})
+SHARED_RULES = frozenset({"same-text", "cut-description", "confusable"})
 """Rules whose problems concern the other tools as much as the first."""
 
 QUERIES = 300

@@ -114,13 +114,19 @@ def test_a_name_without_a_verb_is_told_the_one_of_its_description():
 
 def test_descriptions_that_end_at_one_length_are_cut():
     cut = [f"{word} {GOOD} Then it waits for the one who knows"[:60] for word in ("A", "B", "C")]
-    said = found(*(tool(f"find_{n}", text) for n, text in enumerate(cut)))
-    assert said == [("cut-description", "warning", "find_0", ("find_1", "find_2"))]
+    (said,) = findings(*(tool(f"find_{n}", text) for n, text in enumerate(cut)))
+    assert (said.rule, said.tool, said.others) == (
+        "cut-description",
+        "find_0",
+        ("find_1", "find_2"),
+    )
+    assert said.text.startswith("find_0, find_1, find_2 end at 60 characters")
 
 
 def test_tools_with_one_description_are_named_together():
     copies = [tool("find_orders"), tool("find_bills", GOOD.upper())]
     assert found(*copies) == [("same-text", "error", "find_orders", ("find_bills",))]
+    assert "the same description as find_bills" in findings(*copies)[0].text
 
 
 @pytest.mark.parametrize(
@@ -133,18 +139,6 @@ def test_tools_with_one_description_are_named_together():
 )
 def test_a_superseded_tool_is_named_with_what_supersedes_it(old):
     assert found(tool(), old) == [("deprecated", "warning", old.id, ("find_orders",))]
-
-
-def test_many_tools_of_one_verb_and_one_set_of_parameters_could_be_one():
-    schema = takes("query", "page", said="What to look for.")
-    nouns = ("orders", "bills", "people", "parcels", "shops", "returns")
-    family = [
-        tool(f"search_{noun}", f"Looks up {noun} by number, name or date.", input_schema=schema)
-        for noun in nouns
-    ]
-    others = tuple(each.id for each in family[1:])
-    assert found(*family) == [("family", "info", "search_orders", others)]
-    assert found(*family[1:]) == []
 
 
 def test_the_one_text_in_another_language_is_named():

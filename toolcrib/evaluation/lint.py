@@ -298,7 +298,8 @@ def _cut_descriptions(given: LintInput) -> Iterator[Problem]:
     cut = [tool for tool, text in texts.items() if len(text) == longest]
     ends = {texts[tool] for tool in cut if _LAST_WORD.search(texts[tool])}
     if longest >= MIN_CUT_CHARS and len(ends) >= MIN_CUT_DESCRIPTIONS and len(ends) == len(cut):
-        text = f"{len(cut)} descriptions end at {longest} characters, in the middle of a sentence"
+        which = _first_names(cut)
+        text = f"{which} end at {longest} characters each, in the middle of a sentence"
         yield Problem(cut[0], text, tuple(cut[1:]))
 
 
@@ -375,8 +376,8 @@ def _same_descriptions(given: LintInput) -> Iterator[Problem]:
             alike[text].append(spec.id)
     for first, *others in alike.values():
         if others:
-            count = len(others) + 1
-            text = f"{count} tools have this description: state in each how it differs"
+            also = _first_names(others)
+            text = f"it has the same description as {also}: state in each how it differs"
             yield Problem(first, text, tuple(others))
 
 
@@ -424,30 +425,6 @@ def _stem(spec: ToolSpec) -> tuple[str, ...]:
     """Words of a name without those that mark an old or new version."""
     words = (word.lower() for word in split_identifier(spec.name))
     return tuple(w for w in words if w not in _OLD_WORDS and not _VERSION.match(w) and w != "new")
-
-
-MIN_FAMILY_TOOLS = 6
-
-
-@lint_rule(
-    "family", "info", "tools differ in one word and take the same parameters: they could be one"
-)
-def _families(given: LintInput) -> Iterator[Problem]:
-    """Tools of a server with one purpose and equal parameters."""
-    families: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
-    for spec in given.tools:
-        words = (word.lower() for word in split_identifier(spec.name))
-        verb = next((word for word in words if word in VERBS), None)
-        if verb is not None and (taken := tuple(sorted(parameters_of(spec)))):
-            families[spec.server, verb, taken].append(spec.id)
-    for (_, verb, taken), (first, *others) in families.items():
-        if len(others) + 1 >= MIN_FAMILY_TOOLS:
-            text = (
-                f"{len(others) + 1} tools that {verb} take the same parameters "
-                f"({_first_names(taken)}): one tool with a parameter that says what "
-                "would be easier to find"
-            )
-            yield Problem(first, text, tuple(others))
 
 
 MIN_KNOWN_LANGUAGES = 4
