@@ -86,10 +86,28 @@ def test_one_tool_shows_what_is_wrong(rule, severity, wrong):
         "Args:\n    number (str): As on the invoice.",
         "Parameters:\n- `number`: As on the invoice.",
         ":param number: As on the invoice.",
+        "Args (schema of orders):\n    number   (str): As on the invoice.",
+        "Parameters\n----------\nnumber : str\n    As on the invoice.",
+        "**Parameters:**\n* **number** (string): As on the invoice.",
     ],
 )
 def test_parameters_are_also_described_in_a_section_of_the_description(section):
     assert found(tool(description=f"{GOOD}\n\n{section}", input_schema=takes("number"))) == []
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        {"$ref": "#/$defs/Number"},
+        {"allOf": [{"$ref": "#/$defs/Number"}], "default": None},
+        {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/Number"}]},
+        {"type": "array", "items": {"$ref": "#/$defs/Number"}},
+    ],
+)
+def test_parameters_are_also_described_in_the_parts_of_their_schema(number):
+    described = {"type": "string", "description": "As on the invoice."}
+    schema = {"properties": {"number": number}, "$defs": {"Number": described}}
+    assert found(tool(input_schema=schema)) == []
 
 
 def test_one_parameter_of_many_without_a_description_is_no_finding():

@@ -20,9 +20,9 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.language import language_of
 from toolcrib.extras import require_extra
 from toolcrib.indexers.points import clean
-from toolcrib.integrations.providers import Definition, Provider, refusals
+from toolcrib.integrations.providers import Definition, Provider, fit_definition, refusals
 from toolcrib.records import ToolSpec
-from toolcrib.records.codec import object_of
+from toolcrib.records.codec import list_of, object_of
 from toolcrib.retrieval.legs import has_words
 from toolcrib.settings import Settings
 from toolcrib.text import name_words, split_identifier, tokenise
@@ -159,25 +159,38 @@ def purpose_of(spec: ToolSpec) -> str:
     return sentence if has_words(sentence) else " ".join(split_identifier(spec.name)) or spec.name
 
 
+_HEADING = r"\b(?:args|arguments|parameters|params|inputs?)\b"
 _ARGUMENTS = re.compile(
-    r"\b(?:args|arguments|parameters|params|inputs?)\b\W{0,8}:|(?<!\S):param\b", re.IGNORECASE
+    rf"{_HEADING}[^:.\n]{{0,30}}:|^\W{{0,8}}{_HEADING}\W{{0,8}}$|(?<!\S):param\b",
+    re.IGNORECASE | re.MULTILINE,
 )
 _ARGUMENT = re.compile(
-    r"(?<!\S)[-*`:]{0,3}(?:param )?([\w.-]{1,80}+)`?(?: ?\([^()]{0,80}\))?:\s([^\n]+)"
+    r"(?<!\S)[-*`:]{0,3}(?:param )?([\w.-]{1,80}+)[*`]{0,2}(?: {0,8}\([^()]{0,80}\))? {0,8}:\s"
+    r"([^\n]+)"
 )
 
 
 def parameters_of(spec: ToolSpec) -> Mapping[str, str]:
     """Parameters of a tool, each with its description in the schema or in a section `Args:`."""
-    known = object_of(spec.input_schema.get("properties"))
-    found = {name: object_of(schema).get("description") for name, schema in known.items()}
+    schema, _ = fit_definition(spec.input_schema, "")
     section = _ARGUMENTS.search(spec.description)
     start = section.end() if section else len(spec.description)
     listed = {each[1]: each[2] for each in _ARGUMENT.finditer(spec.description, start)}
     return {
-        name: clean(text) if isinstance(text, str) and text else clean(listed.get(name, ""))
-        for name, text in found.items()
+        name: _description_in(given) or clean(listed.get(name, ""))
+        for name, given in object_of(schema.get("properties")).items()
     }
+
+
+def _description_in(schema: Any) -> str:
+    """Description of a parameter, else of an alternative or an item of it."""
+    parts = [schema]
+    for given in map(object_of, parts):
+        if isinstance(text := given.get("description"), str) and clean(text):
+            return clean(text)
+        parts += [part for word in ("allOf", "anyOf", "oneOf") for part in list_of(given.get(word))]
+        parts += [given["items"]] if "items" in given else []
+    return ""
 
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
