@@ -35,6 +35,8 @@ LOST = {"name": "read_file", "server": "files"}
             "::error::nothing.jsonl: there is no such file",
         ),
         ({"SOURCES": "nothing.jsonl"}, 2, "::error::nothing.jsonl: there is no such file"),
+        ({"FAIL_ON": "fatal"}, 2, "::error::an input is wrong"),
+        ({"IGNORE": "spelling\n"}, 2, "::error::an input is wrong"),
         ({"SOURCES": "forged"}, 2, "a%0A::notice::b.json: not valid JSON"),
     ],
 )
