@@ -36,7 +36,7 @@ LOST = {"name": "read_file", "server": "files"}
         ),
         ({"SOURCES": "nothing.jsonl"}, 2, "::error::nothing.jsonl: there is no such file"),
         ({"FAIL_ON": "fatal"}, 2, "::error::an input is wrong"),
-        ({"IGNORE": "spelling\n"}, 2, "::error::an input is wrong"),
+        ({"IGNORE": "spelling\n"}, 2, "::error::no rule is called 'spelling'"),
         ({"SOURCES": "forged"}, 2, "a%0A::notice::b.json: not valid JSON"),
     ],
 )

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.errors import MissingExtraError, QueryError
 from toolcrib.evaluation.lint import LintReport, fails, lint, search_each
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
@@ -116,6 +116,11 @@ def test_an_ignored_rule_is_not_told():
     assert "audit/override" in {each.rule for each in told.findings}
     assert "audit/override" not in {each.rule for each in part.findings}
     assert all_of_it.findings == ()
+
+
+def test_an_unknown_rule_cannot_be_ignored():
+    with pytest.raises(QueryError, match=r"no rule is called 'audt'; known are .*not-found"):
+        linted(*APART, ignored=("audt/override", "audit"))
 
 
 def test_the_worst_comes_first():

@@ -71,7 +71,8 @@ def lint(
     from toolcrib.evaluation import lint as linter
     from toolcrib.indexers.sync import distinct_tools
 
-    _check(sources, server, format, ignore or [])
+    if not sources and (server or format):
+        raise typer.BadParameter("needs sources", param_hint="--server")
     with show_counts("reading the sources") as progress:
         tools, refused = distinct_tools(read_tools(sources or (), server, format))
         if not sources:
@@ -97,18 +98,6 @@ def lint(
         raise typer.Exit(EXIT_NOT_CLEAN)
     if fail_on != "never" and (refused or linter.fails(report.findings, fail_on)):
         raise typer.Exit(EXIT_NOT_CLEAN)
-
-
-def _check(
-    sources: list[str] | None, server: str | None, format: str | None, ignored: list[str]
-) -> None:
-    from toolcrib.evaluation.lint import LINT_RULES
-
-    if not sources and (server or format):
-        raise typer.BadParameter("needs sources", param_hint="--server")
-    for rule in ignored:
-        if rule.partition("/")[0] not in LINT_RULES:
-            raise typer.BadParameter(f"known are {', '.join(LINT_RULES)}", param_hint="--ignore")
 
 
 def _no_tools_error(refused: list[Refusal]) -> SourceError:

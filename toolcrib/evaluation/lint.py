@@ -18,6 +18,7 @@ from toolcrib.audit import Severity, audit_all
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.language import language_of
+from toolcrib.errors import QueryError
 from toolcrib.extras import require_extra
 from toolcrib.indexers.points import clean
 from toolcrib.integrations.providers import Definition, Provider, fit_definition, refusals
@@ -679,15 +680,19 @@ def lint(
 
     Raises:
         MissingExtraError: rules of a provider need the extra `gateway`.
+        QueryError: an ignored rule is unknown.
         ToolcribError: the models of the settings cannot be used.
     """
+    ignored = set(ignored)
+    if unknown := {name.partition("/")[0] for name in ignored} - LINT_RULES.keys():
+        raise QueryError(f"no rule is called {min(unknown)!r}; known are {', '.join(LINT_RULES)}")
     if providers:
         require_extra("jsonschema", "lint by the rules of a provider", "gateway")
     # The first tool of an id stays, as in an index.
     known = list({tool.id: tool for tool in reversed(list(tools)) if tool.enabled}.values())[::-1]
     searches = searches or search_each(known, settings or Settings(), progress)
     progress("applying the rules", 0, 0)
-    findings = list(apply_rules(LintInput(known, searches, providers), set(ignored)))
+    findings = list(apply_rules(LintInput(known, searches, providers), ignored))
     findings.sort(key=lambda each: (-LINT_SEVERITIES.index(each.severity), each.rule, each.tool))
     return LintReport(len(known), tuple(_servers(known, findings)), tuple(findings))
 
