@@ -211,3 +211,4 @@ def test_words_that_set_two_tools_apart_are_those_that_one_alone_has():
     one = tool("find_orders", "Finds the order of a customer.")
     other = tool("find_returns", "Finds the return of a customer.")
     assert (own_words(one, other), own_words(other, one)) == (("orders",), ("returns",))
+    assert own_words(tool(description=f"{GOOD} E.g. today."), tool()) == ("today",)

@@ -204,7 +204,8 @@ def own_words(spec: ToolSpec, other: ToolSpec, most: int = 5) -> tuple[str, ...]
     found: dict[str, str] = {}
     for word in _WORD.findall(_text(spec)):
         terms = tokenise(word)
-        if set(terms) <= apart:
+        # The letters of "e.g." tell no tools apart.
+        if len(word) > 1 and set(terms) <= apart:
             found.setdefault(terms[0], word.lower())
     return tuple(found.values())[:most]
 
@@ -431,7 +432,7 @@ def _superseded_tools(given: LintInput) -> Iterator[Problem]:
             text = f"it is superseded, and {twins[0].name!r} is served as well: remove it"
             yield Problem(spec.id, text, (twins[0].id,), "warning")
         elif is_stated:
-            text = "it is marked as deprecated: remove it, or name the tool to use instead"
+            text = "it is marked as deprecated: remove it when no agent needs it"
             yield Problem(spec.id, text)
 
 
