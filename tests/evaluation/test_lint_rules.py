@@ -196,7 +196,11 @@ def test_every_rule_has_a_row_on_its_page():
 @pytest.mark.parametrize(
     ("description", "purpose"),
     [
-        ("Finds orders in v2.1. It needs a key.", "Finds orders in v2.1."),
+        ("Finds a shop's orders in v2.1. It needs a key.", "Finds a shop's orders in v2.1."),
+        (
+            "U.K. charts. Lists the songs of a week. By year.",
+            "U.K. charts. Lists the songs of a week.",
+        ),
         ("寻找订单。需要密钥。", "寻找订单。"),
         ("finds orders", "finds orders"),
         ("", "find orders"),

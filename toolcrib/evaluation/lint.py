@@ -144,8 +144,11 @@ def apply_rules(given: LintInput, ignored: Collection[str] = ()) -> Iterator[Lin
 
 MAX_PURPOSE_CHARS = 300
 _END = re.compile(r"[.!?](?=\s|$)|[。！？]")
-MIN_SENTENCE_CHARS, MIN_WIDE_SENTENCE_CHARS = 12, 4
-"""Minimum length, in letters or in Chinese characters, of a sentence that states a purpose."""
+MIN_SENTENCE_CHARS, MIN_WIDE_SENTENCE_CHARS = 24, 4
+"""Minimum length, in letters or in Chinese characters, of a sentence that states a purpose.
+
+"Transformers." and "Billboard U.S." do not.
+"""
 
 
 def purpose_of(spec: ToolSpec) -> str:
