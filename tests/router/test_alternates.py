@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -103,6 +104,16 @@ def test_without_a_text_likeness_to_the_tool_decides(find):
     assert ids(hits) == ["clouds/get_forecast", "clouds/weather_by_station"]
     assert [hit.legs["fits"] for hit in hits] == [0.0, 0.0]
     assert ids(alternates(find, FAILED, "🙂", k=2)) == ids(hits)
+
+
+def test_a_tool_that_came_only_for_another_has_no_legs_and_is_no_alternate(find):
+    def find_with_provider(text, options):
+        found = find(text, options)
+        last = replace(found.tools[-1], legs={}, needed_for=(TWIN.id,))
+        return replace(found, tools=(*found.tools[:-1], last))
+
+    hits = alternates(find_with_provider, FAILED, TURN)
+    assert ids(hits)[0] == "clouds/get_forecast"
 
 
 @pytest.mark.slow

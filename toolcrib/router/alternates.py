@@ -65,11 +65,12 @@ def alternates(
     words_of_failed = " ".join(split_identifier(dense_text(failed)[:MAX_FAILED_TOOL_CHARS]))
     alike = {hit.id: hit for hit in find(words_of_failed, options).tools}
     own = alike.pop(failed.id, None)
-    nearest = (own.legs["dense"] if own else 0.0) or 1.0
+    # A tool that only another tool's requirement added has no legs.
+    nearest = (own.legs.get("dense") if own else None) or 1.0
     found = [
         fitting.get(hit.id) or replace(hit, probability=None)
         for hit in alike.values()
-        if _can_replace(failed, hit.tool, hit.legs["dense"] / nearest, likeness)
+        if _can_replace(failed, hit.tool, hit.legs.get("dense", 0.0) / nearest, likeness)
     ]
     fits, words = _scores(fitting, alike), _scores(alike, alike)
     scored = by_score(_score(hit, failed, fits[hit.id], words[hit.id]) for hit in found)
