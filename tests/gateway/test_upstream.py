@@ -81,14 +81,26 @@ async def test_each_conversation_has_its_own_connection_and_keeps_it(behind: Beh
         assert await upstream.connection("a") is not first
 
 
-async def test_there_are_so_many_connections_and_no_more(behind: Behind, monkeypatch):
+async def test_one_connection_too_many_closes_the_longest_idle_one(behind: Behind, monkeypatch):
+    monkeypatch.setattr(upstreams, "MAX_CONNECTIONS", 2)
+    async with running(behind, ECHO) as (upstream, _):
+        first, second = [await upstream.connection(key) for key in "ab"]
+        first.used_at = monotonic()
+        await upstream.connection("c")
+        assert (first.is_over, second.is_over) == (False, True)
+        assert await upstream.connection("a") is first
+
+
+async def test_connections_with_calls_under_way_stay_and_another_is_refused(
+    behind: Behind, monkeypatch
+):
     monkeypatch.setattr(upstreams, "MAX_CONNECTIONS", 1)
     async with running(behind, ECHO) as (upstream, _):
-        await upstream.connection("a")
-        with pytest.raises(OverloadedError, match="1 conversations use the server 'post'"):
+        busy = await upstream.connection("a")
+        busy.reads += 1
+        with pytest.raises(OverloadedError, match="1 conversations are using the server 'post'"):
             await upstream.connection("b")
-        await upstream.leave("a")
-        await upstream.connection("b")
+        assert await upstream.connection("a") is busy
 
 
 async def test_connections_that_are_being_made_count(behind: Behind, monkeypatch):

@@ -20,7 +20,13 @@ from mcp import MCPError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from toolcrib.caches import BoundedMap
-from toolcrib.errors import DeadlineError, ForbiddenError, ServiceError, ToolcribError
+from toolcrib.errors import (
+    DeadlineError,
+    ForbiddenError,
+    OverloadedError,
+    ServiceError,
+    ToolcribError,
+)
 from toolcrib.gateway.auth import profile_of
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
@@ -292,9 +298,9 @@ class CallRunner:
         since, upstream = monotonic(), self._pool[entry.spec.server]
         try:
             connection = await upstream.connection(request.key)
-        except ServiceError:
+        except ServiceError as error:
             await self._alternatives.report(budget, entry, "failure", since)
-            text = self._not_called(entry) + await self._alternatives.as_text(entry, budget)
+            text = self._not_called(entry, error) + await self._alternatives.as_text(entry, budget)
             return failure(text)
         meta = _forwarded_meta(context)
         check = partial(self._flow.check, entry=entry, arguments=arguments)
@@ -303,7 +309,9 @@ class CallRunner:
         called = _Call(entry, upstream, connection, pending, budget, request.key, since)
         return await self._finish(called)
 
-    def _not_called(self, entry: CatalogEntry) -> str:
+    def _not_called(self, entry: CatalogEntry, error: ServiceError) -> str:
+        if isinstance(error, OverloadedError):
+            return f"{error}, so {entry.name} was not called."
         server, login = entry.spec.server, self._pool.login(entry.spec.server)
         state = self._pool[server].health.in_words or STATE_TEXTS["down"]
         text = f"The server {server!r} {state}, so {entry.name} was not called."

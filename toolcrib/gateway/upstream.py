@@ -272,7 +272,7 @@ class Upstream:
 
         Raises:
             ServiceUnavailableError: the server is dead, or refuses another connection.
-            OverloadedError: too many conversations use the server.
+            OverloadedError: too many conversations have calls under way.
         """
         if not self._first_attempt.is_set():
             await wait_for_first(self._intervals.connect_s, self._first_attempt)
@@ -307,15 +307,22 @@ class Upstream:
         assert self.config.target is not None
         try:
             if len(self._own.keys() | self._opening.keys()) > MAX_CONNECTIONS:
-                raise OverloadedError(
-                    f"{MAX_CONNECTIONS} conversations use the server {self.name!r} already"
-                )
+                await self._evict()
             connection = self._connection(self.config.target, has_one_caller=True)
             await connection.open(self._intervals.connect_s)
         finally:
             del self._opening[key]
         self._own[key] = connection
         return connection
+
+    async def _evict(self) -> None:
+        """Close the longest idle conversation's connection: many clients end without notice."""
+        idle = {key: each.used_at for key, each in self._own.items() if not each.is_busy}
+        if not idle:
+            raise OverloadedError(
+                f"{MAX_CONNECTIONS} conversations are using the server {self.name!r}"
+            )
+        await self.leave(min(idle, key=idle.__getitem__))
 
     async def check(self, connection: UpstreamConnection) -> None:
         """Check that the server is alive, after a failed call."""
