@@ -160,5 +160,12 @@ def test_what_came_before_a_failure_over_http_is_kept():
     assert [tool["name"] for tool in listing.tools] == ["tool_0", "tool_1"]
 
 
+def test_half_a_character_costs_no_list():
+    listing = _list(target("broken.py", "half_character"))
+
+    assert listing.failure == ""
+    assert [tool["description"] for tool in listing.tools] == ["Works ?"]
+
+
 def _list(server: Target) -> SessionState:
     return run_to_end(lambda: list_tools(server, PATIENT))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import (
@@ -222,6 +223,8 @@ class Tap:
         from mcp.types import JSONRPCResponse
 
         if isinstance(item, Exception):
+            item = _without_half_characters(item)
+        if isinstance(item, Exception):
             self._state.unreadable.append(item)
             return item
         message = item.message
@@ -231,6 +234,22 @@ class Tap:
         self._state.tools.extend(result["tools"])
         emptied = message.model_copy(update={"result": {**result, "tools": []}})
         return replace(item, message=emptied)
+
+
+def _without_half_characters(error: Exception) -> SessionMessage | Exception:
+    """Message of a line that only lone surrogates make unreadable, or the error of another line.
+
+    Servers in JavaScript send them where they cut a text within an emoji.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp.types import jsonrpc_message_adapter
+
+    if isinstance(error, ValidationError):
+        line = error.errors(include_url=False)[0]["input"]
+        with suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace")
+            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+    return error
 
 
 def connect(state: SessionState, stderr: TextIO) -> Connection:

@@ -95,6 +95,11 @@ def pair() -> None:
     _list([GOOD, {**GOOD, "name": "better"}])
 
 
+def half_character() -> None:
+    """List a text that was cut within an emoji, as JavaScript's `slice` does."""
+    _list([{**GOOD, "description": "Works \ud83d"}])
+
+
 def one_bad() -> None:
     """List a tool without a name and one that is a number, between two that are right."""
     _list([GOOD, {"description": "No name.", "inputSchema": {}}, 7, {**GOOD, "name": "better"}])
