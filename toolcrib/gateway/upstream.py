@@ -122,7 +122,7 @@ class Upstream:
     def __init__(self, config: ServerConfig, pool: UpstreamPool) -> None:
         self.config = config
         self.settled = asyncio.Event()
-        self._first_attempt = asyncio.Event()
+        self._attempt_ended = asyncio.Event()
         self._pool, self._intervals, logins = pool, pool.intervals, pool.logins
         self._auth = logins and logins.auth(config.target)
         self.login = logins.command(self.name) if logins and self._auth else ""
@@ -134,7 +134,7 @@ class Upstream:
         if config.target is None:
             self.health = UpstreamHealth("unusable", config.problem, monotonic())
             self.settled.set()
-            self._first_attempt.set()
+            self._attempt_ended.set()
 
     @property
     def is_up(self) -> bool:
@@ -194,8 +194,8 @@ class Upstream:
         if isinstance(target, HttpTarget):
             # All sessions ended with the server, but another conversation's process may survive.
             await self.close()
-        self._set_health("down", *self._refusal(connection))
         self._has_restarted = up_at is not None and connection.has_lost_session
+        self._set_health("down", *self._refusal(connection))
         self.settled.set()
         return up_at
 
@@ -236,6 +236,8 @@ class Upstream:
         if not is_lost and (connection.is_busy or await connection.is_alive(pong_s)):
             return
         if connection.has_lost_session:
+            if connection is self._main:
+                self._attempt_ended.clear()
             connection.give_up("it ended the session, as after a restart")
         elif connection.lacks_authorisation:
             connection.give_up("it refuses the authorisation that it took before")
@@ -261,7 +263,9 @@ class Upstream:
         changed = (state, unready) != (self.health.state, self.health.unready)
         since = monotonic() if changed else self.health.since
         self.health = UpstreamHealth(state, reason, since, unready)
-        self._first_attempt.set()
+        # A restarted server is connected to again at once: calls wait for it.
+        if state == "up" or not self._has_restarted:
+            self._attempt_ended.set()
         if changed:
             self._pool.report_health(self)
 
@@ -274,8 +278,8 @@ class Upstream:
             ServiceUnavailableError: the server is dead, or refuses another connection.
             OverloadedError: too many conversations have calls under way.
         """
-        if not self._first_attempt.is_set():
-            await wait_for_first(self._intervals.connect_s, self._first_attempt)
+        if not self._attempt_ended.is_set():
+            await wait_for_first(self._intervals.connect_s, self._attempt_ended)
         if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
         if self._pool.is_shared or key == SHARED_KEY:
