@@ -225,9 +225,8 @@ async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, a
             assert await said(client, "web__echo") == "here"
             sessions.clear()
             assert (await said(client, "web__echo")).startswith(f"The server 'web' {answer}")
-            if status == 401:
-                await until_equal({}, missing, client)
-            assert await said(client, "web__echo") == "here"
+            assert (await said(client, "web__echo") == "here") is (status != 401)
+            await until_equal({}, missing, client)
             opened = set(sessions)
             assert "no such word" in await said(client, "web__echo", code=-32602)
             assert "no such word" in await said(client, "web__echo", code=-32603)

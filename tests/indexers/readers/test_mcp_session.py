@@ -80,6 +80,11 @@ MCP, SSE = (f"check the path, which often ends in /{end}" for end in ("mcp", "ss
         ("/get-only", False, f"{NO_ENDPOINT} 405 (text/html); {MCP}{OLDER}"),
         ("/json", False, f"{NO_ENDPOINT} 200 (application/json); {MCP}"),
         ("/down", False, "is out of order: it answered initialize with HTTP 502 (text/html); try "),
+        (
+            "/busy",
+            False,
+            "is out of order: it answered initialize with HTTP 429 (application/json)",
+        ),
         ("/locked", False, 'asks for authorization (HTTP 401): put a token under "headers" of '),
         ("/moved", False, "answered initialize with the error 'Redirect to http://example.invalid"),
     ],
@@ -101,10 +106,17 @@ def test_a_token_that_is_refused_is_not_asked_for_again(web_url):
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"), [("/huge", "more than 50,000 bytes"), ("/packed", "is compressed")]
+    ("path", "reason", "most"),
+    [
+        ("/huge", "more than 50,000 bytes", 50_000),
+        ("/packed", "is compressed", 50_000),
+        ("/cut", "the connection ended within the answer", 200_000),
+    ],
 )
-def test_an_answer_that_is_too_large_is_not_read(web_url, monkeypatch, path, reason):
-    monkeypatch.setattr(mcp_session, "MAX_ANSWER_BYTES", 50_000)
+def test_an_answer_that_is_too_large_or_cut_off_is_not_read(
+    web_url, monkeypatch, path, reason, most
+):
+    monkeypatch.setattr(mcp_session, "MAX_ANSWER_BYTES", most)
     listing = _list(HttpTarget(f"{web_url}{path}"))
 
     assert (listing.server, listing.tools) == ("huge", [])

@@ -13,6 +13,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
 
@@ -299,7 +300,10 @@ MAX_ANSWER_BYTES = MAX_SOURCE_BYTES
 
 
 async def _bound(response: httpx2.Response) -> None:
-    """Let a response fail whose body is too large, or compressed, so that it may be of any size."""
+    """Fail for a body that is too large, compressed (so of any size), or cut off.
+
+    The SDK ends the request for a `StreamError` alone; other errors leave it without an answer.
+    """
     import httpx2
 
     if response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -311,12 +315,17 @@ async def _bound(response: httpx2.Response) -> None:
             if "content-encoding" in response.headers:
                 raise httpx2.StreamError("the answer is compressed, which is not read")
             size = 0
-            async for chunk in body:
-                size += len(chunk)
-                if size > MAX_ANSWER_BYTES:
-                    most = f"{MAX_ANSWER_BYTES:,} bytes, the most that is read"
-                    raise httpx2.StreamError(f"the answer has more than {most}")
-                yield chunk
+            try:
+                async for chunk in body:
+                    size += len(chunk)
+                    if size > MAX_ANSWER_BYTES:
+                        most = f"{MAX_ANSWER_BYTES:,} bytes, the most that is read"
+                        raise httpx2.StreamError(f"the answer has more than {most}")
+                    yield chunk
+            except httpx2.TransportError as error:
+                raise httpx2.StreamError(
+                    "the connection ended within the answer; the request may have taken effect"
+                ) from error
 
         async def aclose(self) -> None:
             await body.aclose()
@@ -448,7 +457,7 @@ def _no_mcp_reason(state: SessionState, target: HttpTarget) -> str:
             "entry in an mcp.json, or log in with `toolcrib gateway login NAME`"
         )
     said = f"HTTP {state.status}" + (f" ({state.content_type})" if state.content_type else "")
-    if state.status >= CLIENT_ERRORS.stop:
+    if state.status >= CLIENT_ERRORS.stop or state.status == HTTPStatus.TOO_MANY_REQUESTS:
         return f"is out of order: it answered {state.request} with {said}; try again later"
     hint = f"check the path, which often ends in {PATH_HINTS[target.sse]}"
     if state.status in (404, 405) and target.sse is False:

@@ -36,11 +36,13 @@ def web() -> Starlette:
             _route("/html", lambda _: HTMLResponse("<h1>Welcome</h1>")),
             _route("/json", lambda _: JSONResponse({"status": "ok"})),
             _route("/down", lambda _: HTMLResponse("<h1>Bad gateway</h1>", 502)),
+            _route("/busy", lambda _: JSONResponse({"error": "wait"}, 429)),
             _route("/get-only", lambda _: HTMLResponse("<h1>GET only</h1>", 405)),
             _route("/moved", lambda _: RedirectResponse("http://example.invalid/mcp?key=s3cret")),
             _route("/locked", _locked),
             Route("/huge", _huge, methods=["POST"]),
             Route("/packed", _huge, methods=["POST"]),
+            Route("/cut", _huge, methods=["POST"]),
         ]
     )
 
@@ -61,7 +63,7 @@ def _locked(request: Request) -> Response:
 
 
 async def _huge(request: Request) -> Response:
-    """An MCP server whose list is large, or compressed without being asked for it."""
+    """An MCP server whose list is large, compressed without being asked for it, or cut off."""
     sent = await request.json()
     if "id" not in sent:
         return Response(status_code=202)
@@ -76,6 +78,8 @@ async def _huge(request: Request) -> Response:
     answer = {"jsonrpc": "2.0", "id": sent["id"], "result": result}
     if sent["method"] == "initialize" or request.url.path == "/huge":
         return JSONResponse(answer)
+    if request.url.path == "/cut":
+        return JSONResponse(answer, headers={"Content-Length": "1000000"})
     packed = gzip.compress(json.dumps(answer).encode())
     return Response(packed, headers={"Content-Encoding": "gzip"}, media_type="application/json")
 
