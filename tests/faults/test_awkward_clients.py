@@ -127,6 +127,23 @@ def test_half_a_body_without_a_key_is_turned_away_at_once(service, client, conne
     assert status_of(stranger) == 401
 
 
+def test_a_body_that_drips_on_after_its_answer_is_cut_off(service, client, connect):
+    dripping = connect()
+    head = head_of(client, b"x" * 100_000).replace(b"Authorization", b"X-Nothing")
+    dripping.sendall(head)
+    assert status_of(dripping) == 401
+
+    def is_cut_off():
+        try:
+            dripping.sendall(b"x")
+        except ConnectionError:
+            return True
+        return False
+
+    until(is_cut_off, "the connection is cut off")
+    require_served(client)
+
+
 def test_a_client_that_goes_in_the_middle_of_its_body_has_written_nothing(service, client, connect):
     body = body_of(4)
     for _ in range(20):

@@ -127,22 +127,22 @@ class _Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Receive data, unless a head is too slow or too large."""
-        heads, ends = self._heads, self._ends
+        """Receive data, unless a head or an unread body is too slow, or a head too large."""
+        before = self._heads, self._ends
         super().data_received(data)
-        if heads != self._heads:
+        if before != (self._heads, self._ends):
+            # If a body ended in the same data, the size of the next head is unknown.
             self._head_size = 0
             self._stop_timer()
-        elif self._has_begun and ends == self._ends:
-            # If a body ended in the same data, the size of the next head is unknown.
+        elif self._has_begun:
             self._head_size += len(data)
+        cycle: Any = self.cycle  # None before the first request, whatever its type says
         if self._head_size > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(HEAD_TOO_LARGE)
             self.transport.close()
-        elif self._has_begun:
+        elif self._has_begun or (cycle is not None and cycle.response_complete):
+            # Data after an answer are the next head, or the rest of a body that was not read.
             self._start_timer()
-        else:
-            self._time_out_body()
 
     def on_message_begin(self) -> None:
         """Record that a head begins."""
@@ -168,12 +168,3 @@ class _Connection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-    def _time_out_body(self) -> None:
-        """Limit the wait for the rest of a body that was answered already."""
-        cycle: Any = self.cycle  # None before the first request, whatever its type says
-        is_answered = cycle is not None and cycle.response_complete
-        if is_answered and self.timeout_keep_alive_task is None and not self.transport.is_closing():
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
