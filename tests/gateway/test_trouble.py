@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
+import pytest
+
 from tests.gateway.conftest import DIE, ECHO, said, until
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
@@ -26,9 +30,12 @@ async def test_tools_that_cannot_be_indexed_can_be_called(behind, monkeypatch):
     assert ("error", told) in behind.said
 
 
-async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(behind, monkeypatch):
+@pytest.mark.parametrize("fault", [StoreUnavailableError("no"), KeyError("a fault of ours")])
+async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(
+    behind, monkeypatch, fault
+):
     async with behind.client({"post": [DIE]}) as client:
-        monkeypatch.setattr(ToolIndex, "find", refuse)
+        monkeypatch.setattr(ToolIndex, "find", Mock(side_effect=fault))
         answer = await said(client, "post__die")
 
     assert answer.endswith("died during the call of post__die, which may have taken effect.")

@@ -128,7 +128,8 @@ class Alternatives:
             return " Try again later."
         try:
             entries = await self._find(failed, budget, budget.query)
-        except ToolcribError:
+        except Exception:
+            # What became of the call is worth more than another tool.
             logger.warning("alternates could not be searched", exc_info=True)
             return ""
         if not entries:
