@@ -165,7 +165,8 @@ def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
     headers = {**PAGE_HEADERS, "ETag": tag}
 
     async def send(request: Request) -> Response:
-        if request.headers.get("if-none-match") == tag:
+        # A proxy that compresses makes the tag weak, and a client may send several.
+        if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         return Response(content, media_type=kind, headers=headers)
 
