@@ -378,18 +378,19 @@ def signs_in(
     for rule, phrase in book.possible(texts):
         if rule.suspicion > (suspicion or 0):
             continue
-        for found in _matches(phrase, texts):
-            number = bisect.bisect_right(starts, found.start()) - 1
-            if _fits(rule, texts, starts, number, names[number]):
-                yield number, _sign(rule, texts, shown, found, topic)
+        placed = (
+            (bisect.bisect_right(starts, found.start()) - 1, found)
+            for found in _matches(phrase, texts)
+        )
+        fitting = ((n, each) for n, each in placed if _fits(rule, texts, starts, n, names[n]))
+        # Limited after the filter: identifiers that do not fit must not hide a text behind them.
+        for number, found in itertools.islice(fitting, MAX_PLACES):
+            yield number, _sign(rule, texts, shown, found, topic)
 
 
 def _matches(phrase: Phrase, texts: str) -> Iterator[re.Match[str]]:
     at = 0
-    for _ in range(MAX_PLACES):
-        found = phrase.search(texts, at)
-        if found is None:
-            return
+    while found := phrase.search(texts, at):
         yield found
         at = max(found.end(), found.start() + 1)
 
