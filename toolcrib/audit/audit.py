@@ -39,6 +39,7 @@ from toolcrib.audit.normalise import (
     words_of,
 )
 from toolcrib.audit.rules import signs_in
+from toolcrib.caches import BoundedMap
 from toolcrib.records import ToolSpec
 from toolcrib.text import LETTERS_OR_DIGITS
 
@@ -59,7 +60,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
     """Audit one specification; findings come the worst first."""
     texts = texts_of(spec)
     topic = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category}".lower()
-    found = list(_phrase_signs(texts, topic))
+    found = _phrase_signs(texts, topic)
     quotes = _DETECTS_ATTACKS.search(topic) or any(
         sign.severity == "warning" and not sign.group for _, sign in found
     )
@@ -90,12 +91,25 @@ def audit(spec: ToolSpec) -> list[Finding]:
     return list(worst.values())
 
 
-def _phrase_signs(texts: list[ToolText], topic: str) -> Iterator[tuple[ToolText, Sign]]:
+_MAX_CLEAN_CHARS = 4_000_000
+
+_CLEAN_TEXTS: BoundedMap[tuple[str, bool], None] = BoundedMap(
+    _MAX_CLEAN_CHARS, lambda key, _: len(key[0])
+)
+"""Texts without a sign, as the tools of one API share most texts of their schemas."""
+
+
+def _phrase_signs(texts: list[ToolText], topic: str) -> list[tuple[ToolText, Sign]]:
+    unknown = [text for text in texts if (text.text, text.is_name) not in _CLEAN_TEXTS]
     joined = SEPARATOR.join(
-        words_of(text.text) if text.is_name else text.text.replace(SEPARATOR, " ") for text in texts
+        words_of(text.text) if text.is_name else text.text.replace(SEPARATOR, " ")
+        for text in unknown
     )
-    for number, sign in _word_signs(joined, topic, [text.is_name for text in texts]):
-        yield texts[number], sign
+    names = [text.is_name for text in unknown]
+    found = [(unknown[number], sign) for number, sign in _word_signs(joined, topic, names)]
+    if not found:
+        _CLEAN_TEXTS.update({(text.text, text.is_name): None for text in unknown})
+    return found
 
 
 def _word_signs(

@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -201,6 +201,7 @@ class StatementClassifier:
             self._bias: FloatArray = head["bias"]
             self.warns = float(head["warns"])
         self._known: BoundedMap[tuple[str, str], FloatArray] = BoundedMap(_MAX_CACHED_STATEMENTS)
+        self._lead_of = lru_cache(_MAX_CACHED_STATEMENTS)(self._first_step_log_odds)
 
     def judge(self, said: Sequence[Statement]) -> FloatArray:
         """Log odds of each kind for all statements of one tool: float32 [statements, 3].
@@ -220,7 +221,7 @@ class StatementClassifier:
                 odds[row] = known
             elif key in unknown:
                 unknown[key].append(row)
-            elif (lead := self._first_step_log_odds(statement.text)) >= 0:
+            elif (lead := self._lead_of(statement.text)) >= 0:
                 unknown[key] = [row]
                 leads.append(lead)
         if unknown:
