@@ -89,6 +89,13 @@ def test_a_schema_that_contains_itself_is_cut():
     assert out({"items": ref("Tree")}, Tree=tree)["items"]["properties"]["child"] == cut
 
 
+def test_a_cut_schema_keeps_the_description_beside_its_reference():
+    parent = ref("Tree") | {"description": "The parent."}
+    tree = {"type": "object", "description": "A tree.", "properties": {"up": parent}}
+    cut = {"type": "object", "description": "The parent. Tree (recursive)"}
+    assert out(ref("Tree"), Tree=tree)["properties"] == {"up": cut}
+
+
 def test_a_recursive_array_keeps_items():
     nested = {"type": "array", "items": ref("Nested")}
     assert out(ref("Nested"), Nested=nested)["items"] == {

@@ -175,7 +175,7 @@ class References:
         if is_reference(value):
             return self._copy_target(value, walk, depth)
         if any(isinstance(value.get(key), str) for key in SELF_REFERENCES):
-            return _placeholder(walk.following[-1], "recursive", value)
+            return _placeholder(walk.following[-1], "recursive", value, value)
         value = self._prepare(value)
         own = {key: each for key, each in value.items() if key not in DEFINITIONS}
         self._scopes.append(value)
@@ -188,11 +188,11 @@ class References:
         # Followed even if it is then cut, so that a broken reference is always an error.
         target = self.follow(schema)
         if reference in walk.following:
-            return _placeholder(reference, "recursive", target)
+            return _placeholder(reference, "recursive", target, schema)
         is_scalar = is_object(target) and target.get("type") in SCALAR_TYPES
         if len(walk.following) > walk.max_references and not is_scalar:
             walk.was_shortened = True
-            return _placeholder(reference, "shortened", target)
+            return _placeholder(reference, "shortened", target, schema)
         walk.following.append(reference)
         copy = self._copy(target, walk, depth + 1)
         walk.following.pop()
@@ -238,9 +238,11 @@ def _child_value(value: Any, key: str) -> Any:
     return next((item for index, item in enumerate(items) if str(index) == key), None)
 
 
-def _placeholder(reference: str, why: str, target: Any) -> dict[str, Any]:
-    name = unquote(reference.rpartition("/")[2])
-    cut: dict[str, Any] = {"type": "object", "description": f"{name} ({why})"}
+def _placeholder(reference: str, why: str, target: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """Schema in place of a cut target; it keeps the description beside the reference."""
+    name, beside = unquote(reference.rpartition("/")[2]), schema.get("description")
+    text = f"{beside} " if isinstance(beside, str) else ""
+    cut: dict[str, Any] = {"type": "object", "description": f"{text}{name} ({why})"}
     if is_object(target) and target.get("type") == "array":
         # OpenAI refuses an array without items.
         return {**cut, "type": "array", "items": {"type": "object"}}
