@@ -61,7 +61,7 @@ def test_one_tool_an_operation():
         "description": "Charges the customer.",
         "tags": ["orders", "money"],
     }
-    listing, order = read_all({"/orders": {"post": operation, "get": OK}})
+    listing, order = read_all({"/orders": {"get": OK, "post": operation}})
     assert (listing.id, listing.name) == ("shop/get_orders", "get_orders")
     assert (order.id, order.category) == ("shop/createOrder", "orders")
     assert order.tags == ("orders", "money")
@@ -254,6 +254,14 @@ def test_a_body_without_properties_becomes_one_property(body):
     assert takes(json_body(body)) == {"type": "object", "properties": {"body": body}}
 
 
+def test_a_body_as_one_property_has_its_own_description():
+    schema = takes(json_body(STRING | {"description": "Any text."}, description="The letter."))
+    assert schema["properties"] == {"body": STRING | {"description": "The letter."}}
+    parameter = {"name": "pets", "in": "body", "description": "All pets.", "schema": STRING}
+    schema = takes({"parameters": [parameter]}, "2.0")
+    assert schema["properties"] == {"body": STRING | {"description": "All pets."}}
+
+
 def test_the_parts_of_an_all_of_are_one_body():
     parts = [True, {"$ref": "#/components/schemas/Base"}, {"properties": {"b": INTEGER}}]
     base = {"type": "object", "properties": {"a": STRING}, "required": ["a"]}
@@ -305,6 +313,18 @@ def test_json_is_preferred_among_media_types():
     content = {"text/csv": {"schema": STRING}, "application/vnd.x+json": {"schema": INTEGER}}
     schema = takes({"requestBody": {"content": content}})
     assert schema["properties"] == {"body": INTEGER}
+    content["application/json; charset=utf-8"] = {"schema": STRING}
+    schema = takes({"requestBody": {"content": content}})
+    assert schema["properties"] == {"body": STRING}
+
+
+def test_extensions_of_schemas_are_left_out():
+    noted = {**STRING, "x-order": 1, "x-schema": {"$ref": "#/nowhere"}}
+    body = {"type": "object", "properties": {"x-a": noted, "b": noted | {"x-nullable": True}}}
+    schema = takes(json_body(body))
+    assert schema["properties"] == {"x-a": STRING, "b": {"type": ["string", "null"]}}
+    parameter = {"name": "q", "in": "query", "type": "string", "x-example": "a"}
+    assert takes({"parameters": [parameter]}, "2.0")["properties"] == {"q": STRING}
 
 
 def test_nullable_and_exclusive_bounds_become_json_schema():
@@ -632,11 +652,11 @@ def test_methods_of_openapi_3_2():
 
 def test_a_name_that_is_taken_gets_another_that_is_reported():
     same = {**OK, "operationId": "list"}
-    paths = {"/a": {"get": same, "put": same}, "/a-b": {"get": OK}, "/a_b": {"get": OK}}
+    paths = {"/a": {"put": same, "get": same}, "/a-b": {"get": OK}, "/a_b": {"get": OK}}
     tools, refusals = read(paths)
-    assert [tool.name for tool in tools] == ["list", "put_a", "get_a_b", "get_a_b_2"]
+    assert [tool.name for tool in tools] == ["list", "get_a", "get_a_b", "get_a_b_2"]
     assert [(refusal.place, refusal.reason) for refusal in refusals] == [
-        ("shop/put_a", "PUT /a has the name 'list' of GET /a; it is served as 'put_a'"),
+        ("shop/get_a", "GET /a has the name 'list' of PUT /a; it is served as 'get_a'"),
         (
             "shop/get_a_b_2",
             "GET /a_b has the name 'get_a_b' of GET /a-b; it is served as 'get_a_b_2'",

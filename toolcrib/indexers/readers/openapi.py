@@ -102,7 +102,7 @@ class _Operations:
         self._source = source
         self._server = server
         self._document = document
-        references = References(_with_children(document), _with_branch_tags)
+        references = References(_with_children(document), _prepare_schema)
         self._inputs = _Schemas(references, "readOnly")
         self._outputs = _Schemas(references, "writeOnly")
         self._places: dict[str, str] = {}
@@ -123,7 +123,7 @@ class _Operations:
                 continue
             yield from self._unknown_fields(path, fields)
             more: dict[str, Any] = fields.get("additionalOperations") or {}
-            methods = {method: fields[method] for method in HTTP_METHODS if method in fields} | more
+            methods = {key: each for key, each in fields.items() if key in HTTP_METHODS} | more
             for method, operation in methods.items():
                 yield from self._tool(path, method, fields, operation)
 
@@ -284,11 +284,16 @@ class _Schemas:
     def of_content(self, content: Any) -> dict[str, Any] | None:
         """Schema of the media type nearest to JSON; None without a schema."""
         media = object_of(content)
-        for kind in sorted(media, key=lambda kind: "json" not in kind):
+        for kind in sorted(media, key=_distance_from_json):
             described = object_of(self.references.follow(media[kind]))
             if "schema" in described:
                 return self.plain(described["schema"])
         return None
+
+
+def _distance_from_json(media_type: str) -> tuple[bool, bool]:
+    """Sort key: JSON itself, then types that are written in JSON, such as a JSON Patch."""
+    return "json" not in media_type, media_type.partition(";")[0].strip() != "application/json"
 
 
 def as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -339,7 +344,7 @@ def _without_required(schema: dict[str, Any], names: set[str]) -> dict[str, Any]
 
 # -- discriminators --------------------------------------------------------------------------------
 
-BRANCH_TAG = "x-toolcrib-tag"
+BRANCH_TAG = "$toolcrib-tag"
 """Mark of a branch of a union: the property that identifies it, and its values."""
 
 BASE_SUFFIX = " (base)"
@@ -422,6 +427,12 @@ def _target_name(reference: str) -> str:
     return unquote(reference.rpartition("/")[2])
 
 
+def _prepare_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Schema without extensions, and with marked branches."""
+    kept = {k: v for k, v in schema.items() if not k.startswith("x-") or k in NULLABLE}
+    return _with_branch_tags(kept)
+
+
 def _with_branch_tags(schema: dict[str, Any]) -> dict[str, Any]:
     """Schema whose branches are marked with their discriminating property and its values."""
     tag = _tag_of(schema)
@@ -478,18 +489,18 @@ def _input_schema(
     A body that cannot be merged becomes the property `body`.
     """
     form = _Form(schemas)
-    body: tuple[dict[str, Any], bool] | None = None
+    body: tuple[dict[str, Any], dict[str, Any]] | None = None
     declared = _parameters(schemas.references, shared, operation)
     for parameter in [*declared, *_undeclared(path, declared)]:
         if parameter["in"] == "body":
-            body = schemas.plain(parameter.get("schema")), parameter.get("required") is True
+            body = schemas.plain(parameter.get("schema")), parameter
         elif parameter["in"] != "header" or parameter["name"].lower() not in SENT_BY_THE_CLIENT:
             form.add(parameter)
     request = schemas.references.follow(operation.get("requestBody"))
     if is_object(request):
-        body = schemas.of_content(request.get("content")) or {}, request.get("required") is True
+        body = schemas.of_content(request.get("content")) or {}, request
     if body is not None:
-        form.add_body(body[0], required=body[1])
+        form.add_body(*body)
     return form.schema()
 
 
@@ -554,17 +565,20 @@ class _Form:
         examples = (object_of(self._schemas.references.follow(each)) for each in listed)
         return [each[key] for each in examples for key in ("dataValue", "value") if key in each]
 
-    def add_body(self, schema: dict[str, Any], *, required: bool) -> None:
-        """Add a request body; the properties of an optional body are optional.
+    def add_body(self, schema: dict[str, Any], holder: dict[str, Any]) -> None:
+        """Add the request body of a holder; the properties of an optional body are optional.
 
         An optional object without properties is left out: it has nothing to give.
         """
+        required = holder.get("required") is True
         if schema == EMPTY_OBJECT and not required:
             return
         properties, needed = _body_fields(schema)
         if not properties or properties.keys() & self._properties.keys():
             name = "body" if "body" not in self._properties else "request_body"
-            self._put(name, schema, required=required)
+            text = holder.get("description")
+            described = {**schema, "description": text} if text else schema
+            self._put(name, described, required=required)
             return
         for name, field in properties.items():
             self._put(name, field, required=required and name in needed)
