@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+import re
 from typing import Any
 
 import pytest
@@ -110,6 +111,7 @@ def test_names_are_functions_told_apart_and_the_same_in_every_answer() -> None:
         assert "delete" not in names
         assert names[3] == "Ping"
         assert [export([tool], format)[0]["name"] for tool in tools] == names
+        assert not any(re.search(r"(_[0-9a-f]{12}){2}", name) for name in names)
 
 
 @given(any_schema, st.text(), st.text(min_size=1, max_size=10))

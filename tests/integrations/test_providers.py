@@ -340,6 +340,14 @@ def test_hints_of_mcp_are_searched_and_go_to_mcp():
     assert "defer_loading" not in export([tool], "anthropic-deferred")[0]
 
 
+def test_a_renamed_property_is_described_at_least_by_its_own_name():
+    schema = {"type": "object", "properties": {"from<": TEXT, "from>": TEXT, "from": TEXT}}
+    schema["properties"]["日"] = {"description": "The day."}
+    [tool] = export([ToolSpec(name="t", input_schema=schema)], "anthropic")
+    described = [each.get("description") for each in tool["input_schema"]["properties"].values()]
+    assert described == ["from<", "from>", None, "The day."]
+
+
 # -- any schema ------------------------------------------------------------------------------------
 
 

@@ -271,8 +271,8 @@ def _function_name(tool: ToolSpec) -> str:
     name = provider_name(tool)
     if _is_function_name(name):
         return name
-    plain = name.replace("-", "_")
-    return with_digest(plain if _is_function_name(plain) else f"tool_{plain}", tool.id)
+    own = "__".join(filter(None, (tool.server, tool.name)))
+    return with_digest(own.replace("-", "_"), tool.id)
 
 
 # -- definitions -------------------------------------------------------------------------------

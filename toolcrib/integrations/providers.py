@@ -527,15 +527,23 @@ def safe_names(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def rename_properties(schema: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Copy of a schema with renamed properties at any depth."""
+    """Copy of a schema with renamed properties at any depth.
+
+    A renamed property without a description is described by its own name.
+    """
+
+    def name_property(name: str, schema: Any) -> Any:
+        return {"description": name, **schema} if name in names and is_object(schema) else schema
 
     def rename_node(node: dict[str, Any]) -> dict[str, Any]:
         changed = dict(node)
         # A rule about names does not apply to the new names.
         changed.pop("propertyNames", None)
+        if "properties" in changed:
+            changed["properties"] = {k: name_property(k, v) for k, v in node["properties"].items()}
         for word in ("properties", "dependentSchemas"):
             if word in changed:
-                changed[word] = {names.get(name, name): item for name, item in node[word].items()}
+                changed[word] = {names.get(k, k): item for k, item in changed[word].items()}
         if "required" in changed:
             changed["required"] = [names.get(name, name) for name in node["required"]]
         if "dependentRequired" in changed:

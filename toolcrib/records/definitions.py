@@ -314,8 +314,10 @@ MAX_PROVIDER_NAME_CHARS, DIGEST_CHARS = 64, 12
 def with_digest(name: str, of: str) -> str:
     """Name in characters that providers accept, with a digest of `of` that makes it unique."""
     digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST_CHARS // 2)
-    accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_PROVIDER_NAME_CHARS - DIGEST_CHARS - 1]
-    return f"{accepted or 'tool'}_{digest.hexdigest()}"
+    accepted = _NOT_ALLOWED.sub("_", name).strip("_")
+    if not accepted[:1].isalpha():
+        accepted = f"tool_{accepted}".strip("_")
+    return f"{accepted[: MAX_PROVIDER_NAME_CHARS - DIGEST_CHARS - 1]}_{digest.hexdigest()}"
 
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
@@ -349,6 +351,8 @@ def _is_exact(parts: Sequence[str]) -> bool:
     """True if providers accept the joined parts, and no other parts give the same name."""
     name = "__".join(parts)
     if len(name) > MAX_PROVIDER_NAME_CHARS or name in RESERVED_NAMES or _DIGEST_SUFFIX.search(name):
+        return False
+    if not name[0].isalpha():  # Gemini refuses such a name.
         return False
     return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 
