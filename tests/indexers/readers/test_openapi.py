@@ -307,6 +307,9 @@ def test_two_parameters_of_one_name_in_two_places():
     parameters = [{"name": "v", "in": place, "schema": STRING} for place in ("query", "header")]
     schema = takes({"parameters": parameters})
     assert schema["properties"] == {"v": STRING, "header_v": STRING}
+    parameters.insert(0, {"name": "header_v", "in": "query", "schema": INTEGER})
+    schema = takes({"parameters": parameters})
+    assert schema["properties"] == {"header_v": INTEGER, "v": STRING, "header_header_v": STRING}
 
 
 def test_json_is_preferred_among_media_types():

@@ -541,7 +541,7 @@ class _Form:
     def add(self, parameter: dict[str, Any]) -> None:
         """Add a parameter; a repeated name is prefixed with the parameter's place."""
         name = parameter["name"]
-        if name in self._properties:
+        while name in self._properties:
             name = f"{parameter['in']}_{name}"
         schema = self._schema_of(parameter)
         beside = {key: parameter.get(key) for key in ("description", "deprecated")}
