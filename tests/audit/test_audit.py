@@ -103,11 +103,18 @@ def test_short_names_are_no_sentences():
     assert found(name="skip_the_approval", input_schema={"properties": {"silently_add": {}}}) == []
 
 
-def test_names_that_resemble_an_order_hide_no_order_behind_them():
-    names = [f"ignore_previous_instructions_{letter}" for letter in "abcdefghij"]
-    schema = {"properties": {**{name: {} for name in names}, "note": {"description": ORDER}}}
-    places = {each.place for each in found(input_schema=schema) if each.rule == "override"}
-    assert "input_schema.properties.note.description" in places
+@pytest.mark.parametrize(
+    "decoy",
+    [
+        lambda letter: {f"ignore_previous_instructions_{letter}": {}},
+        lambda letter: {letter: {"description": f"{letter}: Detects '{ORDER}'."}},
+    ],
+)
+def test_names_and_quotes_of_an_order_hide_no_order_behind_them(decoy):
+    properties = {key: each for letter in "abcdefghij" for key, each in decoy(letter).items()}
+    schema = {"properties": {**properties, "note": {"description": ORDER}}}
+    places = {each.place for each in found(input_schema=schema) if each.severity == "block"}
+    assert places == {"input_schema.properties.note.description"}
 
 
 def test_a_text_without_a_sign_is_searched_once_for_all_tools(monkeypatch):

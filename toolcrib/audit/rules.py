@@ -17,7 +17,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -341,7 +341,7 @@ _EXCERPT_MARGIN_CHARS = 50
 """Characters around a match that an excerpt shows on each side."""
 
 MAX_PLACES = 8
-"""Most places of a tool at which a phrase is reported."""
+"""Most places of a tool at which a phrase is reported with one severity."""
 
 _MIN_NAME_SENTENCE_WORDS = 5
 """From this many words on, a name is read as a sentence."""
@@ -378,14 +378,17 @@ def signs_in(
     for rule, phrase in book.possible(texts):
         if rule.suspicion > (suspicion or 0):
             continue
-        placed = (
-            (bisect.bisect_right(starts, found.start()) - 1, found)
-            for found in _matches(phrase, texts)
-        )
-        fitting = ((n, each) for n, each in placed if _fits(rule, texts, starts, n, names[n]))
-        # Limited after the filter: identifiers that do not fit must not hide a text behind them.
-        for number, found in itertools.islice(fitting, MAX_PLACES):
-            yield number, _sign(rule, texts, shown, found, topic)
+        # By severity: neither identifiers nor excused matches may hide a match behind them.
+        places: Counter[Severity] = Counter()
+        for found in _matches(phrase, texts):
+            number = bisect.bisect_right(starts, found.start()) - 1
+            if _fits(rule, texts, starts, number, names[number]):
+                sign = _sign(rule, texts, shown, found, topic)
+                places[sign.severity] += 1
+                if places[sign.severity] <= MAX_PLACES:
+                    yield number, sign
+            if places[rule.severity] >= MAX_PLACES:
+                break
 
 
 def _matches(phrase: Phrase, texts: str) -> Iterator[re.Match[str]]:
