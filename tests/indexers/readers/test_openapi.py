@@ -187,7 +187,7 @@ def test_a_bad_operation_is_refused_alone(item, place, reason):
         ({"openapi": "4.0.0"}, "openapi", "version '4.0.0' is not known; 2.0 and 3.x are read"),
         ({"swagger": "1.2"}, "swagger", "version '1.2' is not known; 2.0 and 3.x are read"),
         ({"openapi": None}, "openapi", "version None is not known; 2.0 and 3.x are read"),
-        ({"openapi": "3.0.0", "paths": [1]}, "paths", "must be an object, not a list"),
+        ({"openapi": "3.0.0", "paths": []}, "paths", "must be an object, not a list"),
         ({"openapi": "3.0.0"}, "", "holds no tools"),
     ],
 )

@@ -109,7 +109,7 @@ class _Operations:
 
     def read(self) -> Reading:
         """Yield every operation as a tool or a refusal."""
-        paths: Any = self._document.get("paths") or {}
+        paths: Any = self._document.get("paths", {})
         if not is_object(paths):
             raise self._source.error(f"must be an object, not {kind_of(paths)}", "paths")
         for path, item in paths.items():
