@@ -184,6 +184,8 @@ def test_links_inside_a_folder_are_followed_and_those_out_of_it_refused(tmp_path
     assert below(tmp_path / "docs", found) == ["a.md", "b.md"]
     causes = [refusal.reason.partition(";")[0] for refusal in refused]
     assert causes == ["a link out of the folder", "not a file", "not a file"]
+    # Each stands for its own document alone, so that --prune can remove others.
+    assert all(refusal.source == refusal.place for refusal in refused)
 
 
 def test_a_link_to_a_folder_is_refused_only_where_it_leads_out(tmp_path):
@@ -195,6 +197,7 @@ def test_a_link_to_a_folder_is_refused_only_where_it_leads_out(tmp_path):
     found, [refusal] = read(tmp_path / "docs")
     assert below(tmp_path / "docs", found) == ["sub/a.md"]
     assert (Path(refusal.source).name, "link" in refusal.reason) == ("out", True)
+    assert refusal.place == refusal.source
 
 
 def test_an_address_of_another_kind_is_refused_as_one():

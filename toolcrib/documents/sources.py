@@ -139,7 +139,10 @@ def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
     unreadable: list[OSError] = []
     for path in _paths_below(folder, inside, unreadable.append):
         empty = False
-        found = _refusal(path, _LINK_OUT) if _leads_out(path, inside) else _read_file(path)
+        if _leads_out(path, inside):
+            found: RawDocument | Refusal = refused_document(_document_of(path), _LINK_OUT)
+        else:
+            found = _read_file(path)
         if _is_skipped(found):
             skipped[path.suffix] += 1
         else:
@@ -192,12 +195,13 @@ def _is_skipped(found: RawDocument | Refusal) -> bool:
 
 def _read_file(path: Path) -> RawDocument | Refusal:
     kind = kind_of_name(path.name)
-    document = _printable_path(Path(os.path.normpath(path)).as_posix())
+    document = _document_of(path)
     try:
         # Reading a pipe or a device might never end.
         if not os.path.isfile(path):  # noqa: PTH113
-            there = os.path.lexists(path)
-            return _refusal(path, "not a file" if there else "there is no such file or folder")
+            if os.path.lexists(path):
+                return refused_document(document, "not a file")
+            return _refusal(path, "there is no such file or folder")
         if kind is None:
             return _refusal(path, f"a file of no known kind; {_READ_KINDS}")
         with path.open("rb") as file:
@@ -217,6 +221,11 @@ def refused_document(document: str, reason: str) -> Refusal:
 
 def _refusal(path: str | Path, reason: str) -> Refusal:
     return Refusal(_printable_path(path), "", reason)
+
+
+def _document_of(path: Path) -> str:
+    """Name of a file's document, which is the same for all spellings of the path."""
+    return _printable_path(Path(os.path.normpath(path)).as_posix())
 
 
 def _printable_path(path: str | Path) -> str:
