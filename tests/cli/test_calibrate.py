@@ -216,3 +216,7 @@ class TestWrongUsage:
     )
     def test_queries_or_feedback_or_a_reset_but_one_of_them(self, shell, arguments):
         assert "--from-feedback" in shell.error("calibrate", *arguments)
+
+    @pytest.mark.parametrize("what", ["--reset", "--labels"])
+    def test_a_dry_run_of_what_measures_nothing_is_refused(self, shell, what):
+        assert "--dry-run" in shell.error("calibrate", what, "--dry-run")

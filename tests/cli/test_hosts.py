@@ -286,6 +286,7 @@ class TestInstall:
         [
             (("cursr",), "cursor"),
             (("cursor", "--undo"), "nothing to undo"),
+            (("cursor", "--undo", "--print"), "one of --print and --undo"),
             (("cursor", "--config", "none.json"), "none.json"),
             (("cursor", "--env", "NOT_SET_1"), "NOT_SET_1"),
         ],

@@ -563,6 +563,8 @@ def calibrate(
     if log is not None and not from_feedback:
         raise typer.BadParameter("needs --from-feedback", param_hint="LOG")
     ranks = queries is not None or from_feedback
+    if dry_run and not ranks:
+        raise typer.BadParameter("needs --queries or --from-feedback", param_hint="--dry-run")
     with open_crib(context, store, writes=True, ranks=ranks) as crib:
         if labels:
             crib.learn_labels()

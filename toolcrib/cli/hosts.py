@@ -136,6 +136,8 @@ def install(
 
     All other content of the file stays, and a copy of the file is kept beside it.
     """
+    if undo and show:
+        raise typer.BadParameter("give one of --print and --undo", param_hint="--print")
     held = ServerFile.read(file or _file_of(host), _host(host).key)
     if undo:
         done = {"file": str(held.path), "done": _undo(held)}
