@@ -87,7 +87,7 @@ def test_the_gate_can_be_set(loaded, monkeypatch):
         ("collections: [{name: a, priorty: 1}]", "collections.0.priorty: there is no such setting"),
         ("fusion: {method: magic}", "fusion.method: Input should"),
         ("encoder: {threads: -1}", "encoder.threads: Input should"),
-        ("lexical: {b: 2}", "lexical: lexical.b is 2.0; it must"),
+        ("lexical: {b: 2}", "lexical.b: Input should be less than or equal to 1"),
         ("rerank: {depth: 0}", "rerank.depth: Input should be"),
         ("gate: {threshold: 2}", "gate.threshold: Input should"),
         ("gate: {treshold: 0.2}", "gate.treshold: "),
@@ -232,6 +232,27 @@ def test_whatever_is_waited_for_ends(setting):
     section, name = setting.split(".")
     with pytest.raises(ValidationError, match=name):
         Settings.model_validate({section: {name: math.inf}})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *(("lexical.k1", value) for value in ("-0.1", "nan", "inf")),
+        *(("lexical.b", value) for value in ("1.1", "nan")),
+        ("fusion.dense", "inf"),
+        ("fields.name", "inf"),
+    ],
+)
+def test_a_weight_out_of_its_range_is_an_error(monkeypatch, setting, value):
+    monkeypatch.setenv("TOOLCRIB_" + setting.upper().replace(".", "__"), value)
+    with pytest.raises(SettingsError, match=re.escape(setting)):
+        load_settings()
+
+
+def test_a_list_that_is_none_is_an_error_in_words_of_yaml(monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_TOOLS__SERVERS", "mail")
+    with pytest.raises(SettingsError, match=r"tools.servers: Input should be a list$"):
+        load_settings()
 
 
 def test_a_collection_that_stands_there_twice_is_an_error():

@@ -361,7 +361,8 @@ class Settings(BaseModel):
     with `api_key` and `namespace`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Dataclasses among the sections take this over; those of a `_Section` have their own.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     store: Annotated[str, AfterValidator(os.path.expanduser)] = ".toolcrib"
     url: str | None = None

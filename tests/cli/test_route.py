@@ -114,7 +114,7 @@ def test_a_line_may_be_a_whole_turn(stocked):
     [
         ('{"text": 5}', "no turn: text: Input should be a valid string"),
         ('{"words": "x"}', "no turn: words: unknown field"),
-        ('{"text": "x", "history": "y"}', "no turn: history: Input should be a valid tuple"),
+        ('{"text": "x", "history": "y"}', "no turn: history: Input should be a list"),
         ('{"text": "x", "max_sensitivity": "secret"}', "no turn: max_sensitivity: Input should be"),
     ],
 )

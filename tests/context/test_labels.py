@@ -82,8 +82,8 @@ def test_a_file_takes_the_place_of_the_shipped_labels_of_its_field_alone(written
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "Input should be a valid dictionary"),
-        ("- a", "Input should be a valid dictionary"),
+        ("", "Input should be an object"),
+        ("- a", "Input should be an object"),
         ("labels: {}", "labels: Dictionary should have at least 2 items"),
         ("labels:\n  a: {utterances: [x]}", "labels: Dictionary should have at least 2 items"),
         (OWN + "colour: red", "colour: unknown field"),

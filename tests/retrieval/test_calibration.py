@@ -241,7 +241,7 @@ class TestStore:
         ("change", "reason"),
         [
             ({"weights": [1.0]}, "weights: Tuple should have at least"),
-            ({"weights": None}, "weights: Input should be a valid tuple"),
+            ({"weights": None}, "weights: Input should be a list"),
             ({"threshold": 1.5}, "threshold: Input should be less than or equal to 1"),
             ({"offset": "much"}, "offset: Input should be a valid number"),
             ({"curves": {"": {"queries": 1}}}, "curves..thresholds: Field required"),

@@ -12,14 +12,15 @@ little here, and a constant there. All else is equal.
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import SettingsError
@@ -35,22 +36,18 @@ def _dimension(term: str) -> int:
 class LexicalSettings:
     """Settings of terms and weights; part of the index identity.
 
-    `k1` >= 0 saturates term frequency, `b` in [0, 1] corrects for length, `language` is a
-    Snowball stemmer's name or "none".
+    `k1` saturates term frequency, `b` corrects for length, `language` is a Snowball stemmer's name
+    or "none".
 
     Raises:
-        SettingsError: a value is out of its range.
+        SettingsError: there is no such stemmer.
     """
 
-    k1: float = 1.5
-    b: float = 0.75
+    k1: Annotated[float, Field(ge=0)] = 1.5
+    b: Annotated[float, Field(ge=0, le=1)] = 0.75
     language: str = "english"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.k1 < math.inf:
-            raise SettingsError(f"lexical.k1 is {self.k1}; it must be a number of at least 0")
-        if not 0 <= self.b <= 1:
-            raise SettingsError(f"lexical.b is {self.b}; it must be from 0 to 1")
         if self.language not in STEMMED_LANGUAGES:
             raise SettingsError(
                 f"lexical.language is {self.language!r}; known are {', '.join(STEMMED_LANGUAGES)}"

@@ -111,8 +111,8 @@ _UNKNOWN_FIELD_TYPES = frozenset({"extra_forbidden", "unexpected_keyword_argumen
 UNKNOWN_FIELD = "unknown field"
 """Reason for a field that a record or a model does not have."""
 
-_INSTANCE = re.compile(r" or (an )?instance of \w+$")
-"""Class of Python in the reason for a value that is no object."""
+_PYTHON_TYPE = re.compile(r"a (?:valid )?(tuple|frozenset|dictionary)( or (an )?instance of \w+)?$")
+"""Type of Python in the reason for a value that is no list or no object."""
 
 MAX_FAULTS = 1_000
 """Faults of one value that are listed; to list a million takes seconds."""
@@ -171,7 +171,8 @@ def _place(detail: Mapping[str, Any]) -> str:
 def _reason(detail: Mapping[str, Any]) -> str:
     if detail["type"] in _UNKNOWN_FIELD_TYPES:
         return UNKNOWN_FIELD
-    return _INSTANCE.sub("", str(detail["msg"]).removeprefix("Value error, "))
+    reason = str(detail["msg"]).removeprefix("Value error, ")
+    return _PYTHON_TYPE.sub(lambda m: "an object" if m[1] == "dictionary" else "a list", reason)
 
 
 # -- schemas --------------------------------------------------------------------------------------

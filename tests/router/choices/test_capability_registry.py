@@ -35,7 +35,7 @@ def test_a_file_holds_them_in_order():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("- a", "valid dictionary"),
+        ("- a", "be an object"),
         ("capabilities: {", "is not YAML"),
         ("capabilities: [{name: a}]", "capabilities.0.description: Field required"),
         ("capabilities: [{name: a, description: b, examples: [[x, maybe]]}]", "examples.0.use"),
