@@ -146,6 +146,18 @@ class TestWhatIsMeasured:
         assert told["datasets"]["queries"]["toolcrib"]["hit@1"]["mean"] == 1.0
         assert told["sets"]["queries"]["tools"] == 2
 
+    @pytest.mark.parametrize(
+        "sets", [(".",), ("--tools", "tools.jsonl", "--queries", "queries.jsonl")]
+    )
+    def test_an_index_goes_with_queries_alone(self, labelled, sets):
+        assert "--store" in labelled.error("eval", *sets, "--store", "mine")
+
+    def test_complete_sets_stand_in_the_table(self, labelled):
+        asked = ("eval", ".", "--system", "toolcrib", "--coverage", "0.8")
+        # Only the bundled encoder has a calibration.
+        shown = labelled(*asked, TOOLCRIB_ENCODER__DENSE="bundled").stdout
+        assert "coverage@80\tset_size@80" in shown
+
     def test_a_split_can_be_named(self, labelled):
         told = labelled.json("eval", ".", "--split", "dev", "--system", "toolcrib")
         assert [(one["split"], one["queries"]) for one in told["sets"].values()] == [("dev", 1)]

@@ -323,6 +323,8 @@ def load_sets(
 
     if bool(datasets) == bool(queries) or (tools and queries is None):
         raise typer.BadParameter("name data sets, or give --queries", param_hint="DATASET")
+    if store is not None and (datasets or tools):
+        raise typer.BadParameter("goes with --queries alone", param_hint="--store")
     if datasets:
         return [load(name) for name in datasets]
     if tools:

@@ -457,19 +457,25 @@ def _print_systems(
 
     taken = {name for figures in found.values() for name in figures}
     shown = (at_measured_cutoff(one.in_command, taken) for one in MEASURES if one.in_command)
-    measures = [name for name in shown if name]
+    sets = sorted(name for name in taken if name.startswith(("coverage@", "set_size@")))
+    measures = [*filter(None, shown), *sets]
     gates = [name for name, gate in GATE_MEASURES.items() if gate.in_command and name in taken]
     rows: list[list[str]] = []
     for system, figures in found.items():
         row = [escape(system)]
         for name in measures:
             mark = _mark(results[system], name) if results else ""
-            row.append(f"{100 * figures[name]:.1f}{mark}" if name in figures else "")
+            row.append(f"{_scale(name) * figures[name]:.1f}{mark}" if name in figures else "")
         row += [f"{figures[name]:.3f}" if name in figures else "" for name in gates]
         row += [f"{figures['tokens_saved']:.1%}", f"{figures['latency_p50_ms']:.2f}"]
         rows.append(row)
     names = [name.replace("completeness", "complete") for name in (*measures, *gates)]
     print_rows(rows, ("system",), (*names, "saved", "ms"), headed=True)
+
+
+def _scale(name: str) -> int:
+    """Factor of a measure in a table: 100 for shares, 1 for numbers of tools."""
+    return 1 if name.startswith("set_size@") else 100
 
 
 def _mark(result: SystemResult, name: str) -> str:
@@ -479,7 +485,7 @@ def _mark(result: SystemResult, name: str) -> str:
         return ""
     half = (interval.high - interval.low) / 2
     has_room = not out.is_terminal or out.width >= MIN_INTERVAL_COLUMNS
-    spread = f" ±{100 * half:.1f}" if has_room else ""
+    spread = f" ±{_scale(name) * half:.1f}" if has_room else ""
     return f"{spread}{'*' if against is not None and against.significant else ' '}"
 
 
