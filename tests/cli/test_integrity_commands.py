@@ -128,6 +128,10 @@ class TestApprove:
     def test_a_store_that_is_not_there_is_named(self, held):
         assert "nowhere" in held.error("approve", "--store", "nowhere", code=3)
 
+    def test_a_tool_that_is_not_held_is_told_from_one_that_is_unknown(self, held):
+        stderr = held.error("approve", "sums/ad", "--digest", "abc")
+        assert "no tool is held back under the id 'sums/ad'; did you mean 'sums/add'" in stderr
+
     def test_a_name_that_no_namespace_has_is_refused(self, held):
         assert "'ACME' is no namespace" in held.error("approve", "--namespace", "ACME")
 
@@ -171,6 +175,7 @@ class TestApprove:
     def test_all_are_approved_at_once(self, held):
         done = held("approve", "--all", *SEEN)
         assert "2 approved; run `toolcrib index` again" in done.stdout
+        assert held("approve", "--all").stdout == "0 approved\n"
         assert "nothing is held back" in held("approve").stdout
 
     def test_a_rejected_one_is_forgotten_and_not_approved(self, held):

@@ -59,7 +59,7 @@ def test_where_learning_is_off_it_can_still_be_looked_at(shell, monkeypatch):
     monkeypatch.delenv("TOOLCRIB_LEARNING__ENABLED")
     done = shell("learn", "--status")
     assert "learning.enabled is off" in done.stderr
-    assert "3 observations" in done.stdout
+    assert "learning is off: 3 observations" in done.stdout
 
 
 def test_a_file_of_other_records_is_no_log(shell):

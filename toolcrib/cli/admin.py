@@ -56,7 +56,6 @@ from toolcrib.errors import (
     SettingsError,
     StoreError,
     ToolChangedError,
-    UnknownToolError,
     did_you_mean,
     nearest,
 )
@@ -286,7 +285,7 @@ def approve(
                 review.approve(each)
     done = "rejected" if reject else "approved"
     text = f"{len(chosen)} {done}"
-    if service is None and not reject:
+    if chosen and service is None and not reject:
         text += "; run `toolcrib index` again to have it found, a gateway needs nothing more"
     print_either({done: [each.tool_id for each in chosen]}, text, json=json)
 
@@ -334,7 +333,8 @@ def _held_by_id(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
     known = {each.tool_id: each for each in held}
     for tool_id in ids:
         if tool_id not in known:
-            raise UnknownToolError(tool_id, nearest(tool_id, known))
+            hint = did_you_mean(nearest(tool_id, known))
+            raise QueryError(f"no tool is held back under the id {tool_id!r}{hint}")
     return [known[tool_id] for tool_id in dict.fromkeys(ids)]
 
 

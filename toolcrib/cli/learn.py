@@ -123,7 +123,7 @@ def _known_origins(status: LearningStatus) -> str:
 
 def _print(status: LearningStatus) -> None:
     live = sum(each.live for each in status.tools)
-    state = "on" if status.on else "[yellow]off[/]"
+    state = "on" if status.on and status.collects else "[yellow]off[/]"
     out.print(
         f"learning is {state}: {count_of(status.observations, 'observation')} of "
         f"{_learned_counts(status.tools)}, {live} of them live; "

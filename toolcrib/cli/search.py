@@ -132,7 +132,8 @@ def search(
 ) -> None:
     """Find the tools that fit a query, best first."""
     if (query is None and not need and task is None) == (batch is None):
-        raise typer.BadParameter("give a query, --need, --task or --batch", param_hint="QUERY")
+        reason = "give either a query, --need or --task, or --batch"
+        raise typer.BadParameter(reason, param_hint="QUERY")
     if as_ is not None and as_ not in FORMAT_NAMES:
         raise typer.BadParameter(f"known are {', '.join(FORMAT_NAMES)}", param_hint="--as")
     options: SearchKeywords = {
@@ -261,7 +262,7 @@ def route(
 ) -> None:
     """Decide a turn: its route, its tools and its passages."""
     if (text is None and not need) == (batch is None):
-        raise typer.BadParameter("give a turn, --need or --batch", param_hint="TEXT")
+        raise typer.BadParameter("give either a turn or --need, or --batch", param_hint="TEXT")
     wanted = None if k is None else _count(k)
     with any_crib(context, store, url, may_lack_index=store is None) as crib:
 
