@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import (
-    OVERLAY_KEY,
-    Overlay,
     ServerEntry,
     ToolFilter,
     server_entries,
     servers_of,
 )
 from toolcrib.records import ToolSpec
-from toolcrib.records.codec import faults, is_object
 from toolcrib.settings import ProfileSettings
 
 ALL_TOOLS = ToolFilter()
@@ -33,12 +27,8 @@ def profile_filter(profile: ProfileSettings) -> ToolFilter:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig(ServerEntry):
-    """Server entry with the overlay of its tools.
+    """Server entry with the filter of the gateway's profile, by id."""
 
-    `profile`: filter of the gateway's profile, by id.
-    """
-
-    overlay: Overlay = field(default_factory=Overlay)
     profile: ToolFilter = ALL_TOOLS
 
     def as_offered(self, spec: ToolSpec) -> ToolSpec:
@@ -70,9 +60,8 @@ class McpFile:
             )
         configs: list[ServerConfig] = []
         for each in server_entries(servers, self.env):
-            overlay = _overlay(source, each.name, servers[each.name])
-            entry = each.name, each.target, each.problem, each.tools, each.warnings
-            configs.append(ServerConfig(*entry, overlay, self.profile))
+            entry = each.name, each.target, each.problem, each.tools, each.warnings, each.overlay
+            configs.append(ServerConfig(*entry, self.profile))
         known = {server.name for server in configs}
         if missing := sorted(set(self.only) - known):
             raise SettingsError(
@@ -95,15 +84,3 @@ def file_stamp(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _overlay(source: Source, name: str, raw: Any) -> Overlay:
-    """Overlay of an entry; unknown fields are errors, since a typing error could reveal a tool."""
-    overlay: Any = raw.get(OVERLAY_KEY, {}) if is_object(raw) else {}
-    if not is_object(overlay):
-        raise source.error("must be an object", f"{name}.{OVERLAY_KEY}")
-    try:
-        return Overlay.model_validate(overlay)
-    except ValidationError as error:
-        place, reason = faults(error)[0]
-        raise source.error(reason, f"{name}.{OVERLAY_KEY}.{place}") from None

@@ -18,7 +18,7 @@ from toolcrib.errors import SourceError, did_you_mean
 from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.records import Sensitivity, ToolSpec
-from toolcrib.records.codec import FrozenModel, list_of, object_of
+from toolcrib.records.codec import FrozenModel, faults, list_of, object_of
 
 # -- targets ---------------------------------------------------------------------------------------
 
@@ -230,20 +230,6 @@ EXPECTED_SHAPES = {
 """Expected value of each key; all other keys hold text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEntry:
-    """Server of the file: its target, or its `problem` in one line.
-
-    `tools` is the filter of its tools; with `warnings` the server is still used.
-    """
-
-    name: str
-    target: Target | None
-    problem: str = ""
-    tools: ToolFilter = field(default_factory=ToolFilter)
-    warnings: tuple[str, ...] = ()
-
-
 FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
 """Effect of a tool on the data of a conversation, for the flow policy."""
 
@@ -278,6 +264,22 @@ class Overlay(FrozenModel):
             "enabled": not fits_any(spec.name, self.disabled),
         }
         return spec.model_copy(update=fields)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """Server of the file: its target, or its `problem` in one line.
+
+    `tools` is the filter of its tools, `overlay` what the entry says of them; with `warnings` the
+    server is still used.
+    """
+
+    name: str
+    target: Target | None
+    problem: str = ""
+    tools: ToolFilter = field(default_factory=ToolFilter)
+    warnings: tuple[str, ...] = ()
+    overlay: Overlay = field(default_factory=Overlay)
 
 
 class _Switch(BaseModel):
@@ -492,9 +494,20 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     problems = [*_contradictions(entry, entry.transport), *expander.problems]
     warnings: list[str] = []
     tools = _tool_filter(raw, problems, warnings)
+    overlay = _overlay(raw, problems)
     (problems or warnings).extend(_misspelt_keys(raw))
     problem = "; ".join(dict.fromkeys(problems))
-    return ServerEntry(name, None if problem else target, problem, tools, tuple(warnings))
+    return ServerEntry(name, None if problem else target, problem, tools, tuple(warnings), overlay)
+
+
+def _overlay(raw: Mapping[str, Any], problems: list[str]) -> Overlay:
+    """Overlay of an entry; a wrong field is a problem, since a typing error could reveal a tool."""
+    try:
+        return Overlay.model_validate(raw.get(OVERLAY_KEY, {}))
+    except ValidationError as error:
+        for place, reason in faults(error, ""):
+            problems.append(f"{f'{OVERLAY_KEY}.{place}'.rstrip('.')}: {reason}")
+        return Overlay()
 
 
 MISSPELT_LIKENESS = 0.84
