@@ -7,7 +7,6 @@ from fastmcp.client.elicitation import ElicitResult
 
 from tests.gateway.conftest import Behind, said
 from toolcrib import ToolSpec
-from toolcrib.errors import SourceError
 from toolcrib.gateway.flow import flow_traits
 
 READ = {"name": "read_file", "description": "Read a file.", "does": "echo"}
@@ -121,9 +120,10 @@ async def test_the_configuration_states_what_the_guess_gets_wrong(behind: Behind
         assert "was not made" in await said(client, PRIVATE)
 
 
-def test_a_mistake_in_the_configuration_is_an_error(behind: Behind):
-    with pytest.raises(SourceError, match="sends_out"):
-        behind.make(three(behind, sends_out=7), flow="ask")
+async def test_a_server_with_a_mistake_in_the_configuration_is_not_used(behind: Behind):
+    async with behind.client(three(behind, sends_out=7), flow="ask") as client:
+        assert "no tool" in await said(client, OUT, to="ada")
+        assert "was not made" not in await said(client, PRIVATE)
 
 
 @pytest.mark.parametrize(
