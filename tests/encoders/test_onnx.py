@@ -33,6 +33,7 @@ from toolcrib.encoders.onnx import (
     MAX_CLAUSES,
     BundledEncoder,
     BundledReranker,
+    MultilingualEncoder,
     clauses,
     open_model,
     read_card,
@@ -414,6 +415,14 @@ def test_texts_are_cut_where_the_card_says_and_never_padded(folder: Path) -> Non
     one, two = (tokenizer.token_to_id(word) for word in ("one", "two"))
     assert read.encode("one two").ids[1:-1] == [one, two]
     assert len(read.encode("one two three four five six seven").ids) == CARD["max_tokens"]
+
+
+def test_without_the_package_of_twelve_languages_its_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "toolcrib_multilingual", None)
+    with pytest.raises(MissingExtraError, match=r"first .*packages/toolcrib-multilingual"):
+        MultilingualEncoder.from_setting("", 0)
 
 
 def test_a_tokenizer_of_another_kind_is_read_by_the_package_of_its_extra(

@@ -193,7 +193,8 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
             )
         from toolcrib.extras import import_extra
 
-        feature, extra = "the multilingual encoder", "multilingual"
+        feature = "the multilingual encoder (first `pip install ./packages/toolcrib-multilingual`)"
+        extra = "multilingual"
         package = import_extra("toolcrib_multilingual", feature, extra)
         import_extra("py3langid", feature, extra)
         return cls(package.FOLDER, threads)
