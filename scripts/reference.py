@@ -140,7 +140,12 @@ def _endpoint(document: Schema, name: str, operation: Schema) -> str:
     summary, about = operation["summary"], _text(operation.get("description", ""))
     about = about if about.startswith(summary) else f"{summary.rstrip('.')}. {about}"
     taken = [
-        (f"`{each['name']}`", each["in"], _type(document, each["schema"]), _about(each))
+        (
+            f"`{each['name']}`",
+            each["in"],
+            _type(document, each["schema"]),
+            _about(each) or _default(each["schema"]),
+        )
         for each in operation.get("parameters", ())
         if each["in"] != "header"
     ]
@@ -173,7 +178,7 @@ def _fields(
         (
             f"`{name}`",
             _type(document, field),
-            _about(field) or (needed if name in required else optional),
+            _about(field) or (needed if name in required else optional or _default(field)),
         )
         for name, field in found.get("properties", {}).items()
     ]
@@ -183,6 +188,12 @@ def _trimmed(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table, without its last column where that is empty."""
     width = len(head) if any(row[-1] for row in rows) else len(head) - 1
     return _table(head[:width], [row[:width] for row in rows])
+
+
+def _default(field: Schema) -> str:
+    """Default of a field, unless that is null, false, or empty as the field itself."""
+    default = field.get("default")
+    return f"default: `{json.dumps(default)}`" if default and not isinstance(default, dict) else ""
 
 
 def _about(field: Schema) -> str:
@@ -206,10 +217,10 @@ def _resolved(document: Schema, schema: Schema) -> Schema:
 
 
 BOUNDS: Mapping[str, Callable[[Any], str]] = {
-    "minimum": lambda value: f"from {value:g}",
-    "exclusiveMinimum": lambda value: f"above {value:g}",
-    "maximum": lambda value: f"to {value:g}",
-    "exclusiveMaximum": lambda value: f"below {value:g}",
+    "minimum": lambda value: f"from {value:.15g}",
+    "exclusiveMinimum": lambda value: f"above {value:.15g}",
+    "maximum": lambda value: f"to {value:.15g}",
+    "exclusiveMaximum": lambda value: f"below {value:.15g}",
 }
 
 
