@@ -43,6 +43,7 @@ def ids(result) -> list[str]:
         (lambda crib: crib.find_tools("rain", where="x"), "filter .* not str"),
         (lambda crib: crib.get_tool(5), "id .* not int"),
         (lambda _: Crib.open(5), "location .* not int"),
+        (lambda _: Crib.open(""), "location .* is empty"),
         (lambda _: Crib.open(":memory:", settings="toolcrib.yaml"), "settings .* not str"),
         (lambda _: Crib.open(":memory:", dense="multilingual"), "DenseEncoder .* not str"),
         (lambda _: Crib.open(":memory:", reranker="llm"), "Reranker .* not str"),

@@ -249,6 +249,12 @@ def test_a_weight_out_of_its_range_is_an_error(monkeypatch, setting, value):
         load_settings()
 
 
+def test_a_store_without_a_name_is_an_error(monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_STORE", "")
+    with pytest.raises(SettingsError, match="store: String should have at least 1"):
+        load_settings()
+
+
 def test_a_list_that_is_none_is_an_error_in_words_of_yaml(monkeypatch):
     monkeypatch.setenv("TOOLCRIB_TOOLS__SERVERS", "mail")
     with pytest.raises(SettingsError, match=r"tools.servers: Input should be a list$"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.registry import open_encoder, open_reranker
-from toolcrib.errors import SettingsError, StoreError, require_text, require_type
+from toolcrib.errors import QueryError, SettingsError, StoreError, require_text, require_type
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records.scope import DEFAULT_NAMESPACE
@@ -78,7 +78,7 @@ def open_parts(  # noqa: PLR0913 -- all by name
     empty, even if passages are stored.
 
     Raises:
-        QueryError: an argument has another type.
+        QueryError: an argument has another type, or the location is empty.
     """
     settings = settings or load_settings()
     require_type(settings, Settings, "settings", "Settings")
@@ -223,7 +223,13 @@ def _no_passages() -> Store:
 
 
 def fixed_location(location: str) -> str:
-    """Location without `~`, which a later change of the current folder (`%cd`) does not move."""
+    """Location without `~`, which a later change of the current folder (`%cd`) does not move.
+
+    Raises:
+        QueryError: the location is empty, as of an unset variable.
+    """
+    if not location:
+        raise QueryError("the location of the index is empty: name a folder or a URL")
     if is_url(location) or location == MEMORY:
         return location
     return str(Path(os.path.expanduser(location)).absolute())  # noqa: PTH111

@@ -125,8 +125,8 @@ class Crib:
             StoreLockedError: another process has the folder open.
             StoreUnavailableError: the server does not answer.
             IndexMismatchError: other models, settings or format made the index.
-            QueryError: `location` is neither a text nor a path, `settings` are no `Settings`,
-                `dense` is no `DenseEncoder`, or `reranker` no `Reranker`.
+            QueryError: `location` is empty, or neither a text nor a path; `settings` are no
+                `Settings`, `dense` is no `DenseEncoder`, or `reranker` no `Reranker`.
         """
         from toolcrib import build  # engines and models, which `import` alone does not need
 

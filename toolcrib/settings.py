@@ -364,7 +364,7 @@ class Settings(BaseModel):
     # Dataclasses among the sections take this over; those of a `_Section` have their own.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    store: Annotated[str, AfterValidator(os.path.expanduser)] = ".toolcrib"
+    store: Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)] = ".toolcrib"
     url: str | None = None
     api_key: SecretStr | None = None
     namespace: str | None = None

@@ -340,6 +340,7 @@ def test_searching_where_nothing_is_says_how_to_begin(shell):
         ("search", "a", "-k", "auto", "--coverage", "1.5"),
         ("index",),
         ("index", "tools.jsonl", "--server", ""),
+        ("search", "a", "--store", ""),
         ("nonsense",),
     ],
 )

@@ -166,7 +166,15 @@ def complete_systems() -> list[str]:
 # -- options ---------------------------------------------------------------------------------
 
 
+def _require_text(value: str | None) -> str | None:
+    """Refuse an empty value, which comes from an unset shell variable."""
+    if value == "":
+        raise typer.BadParameter("is empty: leave the option out, or give a name")
+    return value
+
+
 def _expand_home(location: str | None) -> str | None:
+    _require_text(location)
     # No shell expands `--store=~/index`.
     return location and os.path.expanduser(location)  # noqa: PTH111
 
@@ -174,13 +182,6 @@ def _expand_home(location: str | None) -> str | None:
 def store_option(help: str) -> Any:
     """Option with the location of a store, where `~` is the home folder."""
     return typer.Option(callback=_expand_home, help=help)
-
-
-def _require_text(value: str | None) -> str | None:
-    """Refuse an empty value, which comes from an unset shell variable."""
-    if value == "":
-        raise typer.BadParameter("is empty: leave the option out, or give a name")
-    return value
 
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
