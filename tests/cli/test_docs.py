@@ -48,6 +48,11 @@ def test_a_schema_is_one_that_validators_take(kind):
     jsonschema.Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
 
 
+@pytest.mark.parametrize("rerank", ["llm", {"depth": 5}])
+def test_the_schema_of_settings_takes_both_forms_of_rerank(rerank):
+    jsonschema.validate({"rerank": rerank}, json.loads(printed("schema", "settings")))
+
+
 def test_the_schema_of_a_tool_takes_a_tool_and_no_other_type():
     schema = json.loads(printed("schema", "toolspec"))
     jsonschema.validate({"id": "a/b", "name": "b", "description": "B."}, schema)

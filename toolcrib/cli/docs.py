@@ -79,15 +79,23 @@ def schema(
     """Print the JSON schema of a kind of file, for editors and checks."""
     from toolcrib.indexers.readers.mcp_config import config_schema
     from toolcrib.records import ToolSpec
-    from toolcrib.settings import Settings
 
     schemas = {
-        "settings": Settings.model_json_schema,
+        "settings": _settings_schema,
         "toolspec": ToolSpec.model_json_schema,
         "overlay": _overlay_schema,
         "mcp": config_schema,
     }
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schemas[kind]()})
+
+
+def _settings_schema() -> dict[str, Any]:
+    """Schema of the settings, where the name of a reranker may stand for the section `rerank`."""
+    from toolcrib.settings import Settings
+
+    made = Settings.model_json_schema()
+    made["properties"]["rerank"] = {"anyOf": [made["properties"]["rerank"], {"type": "string"}]}
+    return made
 
 
 def _overlay_schema() -> dict[str, Any]:
