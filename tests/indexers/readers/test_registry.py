@@ -26,6 +26,7 @@ from toolcrib.indexers.readers.registry import (
     tool_entries,
 )
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.settings import FILE_NAME
 from toolcrib.store.qdrant_edge import EdgeStore
 
 GOOD = {"name": "good", "tags": []}
@@ -351,13 +352,14 @@ def test_folders_that_were_passed_over_are_named(tmp_path):
     assert refusal.reason.startswith("passed over: .claude, src/node_modules;")
 
 
-def test_a_store_within_a_folder_is_no_source(tmp_path):
+@pytest.mark.parametrize("name", ["index", ".toolcrib"])
+def test_a_store_and_settings_within_a_folder_are_no_sources(tmp_path, name):
     write(tmp_path, "t.json", GOOD)
-    with EdgeStore.open(tmp_path / "index", layout(2)):
+    write(tmp_path, FILE_NAME, {"audit": False})
+    with EdgeStore.open(tmp_path / name, layout(2)):
         pass
-    [tool], [refusal] = split(read_source(str(tmp_path)))
-    assert tool.name == "good"
-    assert refusal.reason.startswith("passed over: index;")
+    [tool], refused = split(read_source(str(tmp_path)))
+    assert (tool.name, refused) == ("good", [])
 
 
 def test_the_values_of_a_dict_are_a_list_of_objects():

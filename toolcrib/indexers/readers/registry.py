@@ -48,6 +48,9 @@ CACHE_FOLDERS = frozenset(
 )
 """Folders without tools, which are skipped silently."""
 
+SETTINGS_NAME = "toolcrib.yaml"
+"""File of settings, which often stands beside tools and holds none."""
+
 MAX_REFUSALS_IN_A_ROW = 10_000
 """Refused entries in a row after which reading stops: the source is no list of tools."""
 
@@ -222,24 +225,25 @@ def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
             folders.clear()
             yield Path(parent, SKILL_FILE)
             continue
-        passed = {name for name in folders if _is_passed_over(parent, name)}
+        # Nobody looks for tools in an index, such as the `.toolcrib` of an earlier run.
+        stores = {name for name in folders if _is_store(parent, name)}
+        passed = {n for n in folders if n.startswith(".") or n in INSTALLED_FOLDERS} - stores
         paths = (Path(parent, name).relative_to(folder) for name in sorted(passed - CACHE_FOLDERS))
         hidden += map(str, paths)
-        folders[:] = sorted(set(folders) - passed)
+        folders[:] = sorted(set(folders) - passed - stores)
         yield from (Path(parent, name) for name in sorted(files) if _is_data(Path(name)))
     for error in unreadable:
         yield Refusal(str(error.filename), "", f"cannot be read: {error.strerror}")
 
 
-def _is_passed_over(parent: str, name: str) -> bool:
-    """True for a hidden folder, installed packages, or a store, whose files are no sources."""
-    is_store = os.path.exists(os.path.join(parent, name, LOCK_FILE))  # noqa: PTH110, PTH118
-    return is_store or name.startswith(".") or name in INSTALLED_FOLDERS
+def _is_store(parent: str, name: str) -> bool:
+    return os.path.exists(os.path.join(parent, name, LOCK_FILE))  # noqa: PTH110, PTH118
 
 
 def _is_data(path: Path) -> bool:
     inner = Source(path.name, path).suffix
-    return path.suffix.lower() in DATA_SUFFIXES and inner in {*DATA_SUFFIXES, ""}
+    known = path.suffix.lower() in DATA_SUFFIXES and inner in {*DATA_SUFFIXES, ""}
+    return known and path.name != SETTINGS_NAME
 
 
 def _read(source: Source, name: str | None, server: str | None, *, sent: bool = False) -> Reading:
