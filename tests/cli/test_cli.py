@@ -455,7 +455,7 @@ def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):
     done = shell("doctor")
     assert done.returncode == 1
     assert "there is no index in .toolcrib" in done.stdout
-    assert "toolcrib index SOURCE..." in done.stdout
+    assert "toolcrib index SOURCE... --store .toolcrib" in done.stdout
 
 
 def test_doctor_names_fields_that_lack_a_payload_index(shell, settings, monkeypatch):

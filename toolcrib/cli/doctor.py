@@ -40,7 +40,8 @@ from toolcrib.store.base import StoreInfo
 from toolcrib.store.folder import require_space
 from toolcrib.tenants import count_shared
 
-REBUILD_COMMAND = "toolcrib index SOURCE... --store NEW_FOLDER"
+INDEX_COMMAND = "toolcrib index SOURCE... --store {}"
+REBUILD_COMMAND = INDEX_COMMAND.format("NEW_FOLDER")
 
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
@@ -304,7 +305,7 @@ def _check_space(location: str, health: Health) -> None:
 def _check_index(location: str, settings: Settings, health: Health, *, deep: bool) -> None:
     health.facts["index"] = {"location": location}
     if not build.has_index(location):
-        health.problem(f"there is no index in {location}", "toolcrib index SOURCE...")
+        health.problem(f"there is no index in {location}", INDEX_COMMAND.format(location))
         return
     try:
         with Crib.open(location, settings=settings) as crib:
@@ -332,7 +333,7 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
     _check_space(location, health)
     passages = health.facts.get("library", {}).get("passages", 0)
     if not any((info.points, passages, *shared)):
-        health.problem(f"the index in {location} is empty", "toolcrib index SOURCE...")
+        health.problem(f"the index in {location} is empty", INDEX_COMMAND.format(location))
     elif not info.optimised:
         health.problem("the graph is not built yet, so searches are slower", "toolcrib index")
     _check_filters(info, health)
