@@ -139,7 +139,11 @@ def test_a_tool_that_cannot_be_read_is_named_and_the_others_are_judged(shell):
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["asked.txt", "--out", "asked.txt"], "overwrite"), (["none.jsonl"], "none.jsonl")],
+    [
+        (["asked.txt", "--out", "asked.txt"], "overwrite"),
+        (["asked.txt", "--store", "mine"], "without --tools"),
+        (["none.jsonl"], "none.jsonl"),
+    ],
 )
 def test_what_it_cannot_do_is_said(shell, arguments, says):
     with ChatServer() as server:

@@ -107,6 +107,7 @@ def test_a_page_is_written_where_it_can_be(shell):
     [
         (["nothing.json"], "there is no such file or folder"),
         (["--server", "post"], "needs sources"),
+        (["tools.jsonl", "--store", "mine"], "goes without sources"),
         (["tools.jsonl", "--ignore", "spelling"], "not-found"),
     ],
 )

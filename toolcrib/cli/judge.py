@@ -100,6 +100,8 @@ def _crib(
         with open_crib(context, store, ranks=False) as crib:
             yield crib
         return
+    if store is not None:
+        raise typer.BadParameter("goes without --tools", param_hint="--store")
     with Crib.open(build.MEMORY, settings=settings.without_reranker()) as crib:
         report = crib.index_tools(ReadSources(read_tools(tools)))
         print_refused(report.refused)

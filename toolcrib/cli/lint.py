@@ -73,6 +73,8 @@ def lint(
 
     if not sources and (server or format):
         raise typer.BadParameter("needs sources", param_hint="--server")
+    if sources and (store or url):
+        raise typer.BadParameter("goes without sources", param_hint="--store")
     with show_counts("reading the sources") as progress:
         tools, refused = distinct_tools(read_tools(sources or (), server, format))
         if not sources:
