@@ -56,8 +56,12 @@ def test_a_copy_is_told_once():
 
 
 def test_a_tool_that_its_own_texts_do_not_bring_is_an_error():
-    crowd = [tool(f"pay_bill_{n}", f"Pays the bill of a customer, bill {n}, the bill.") for n in "abcdef"]
-    lost = tool("settle", "Pays the bill of a customer. Also keeps the receipt of whatever was bought.")
+    crowd = [
+        tool(f"pay_bill_{n}", f"Pays the bill of a customer, bill {n}, the bill.") for n in "abcdef"
+    ]
+    lost = tool(
+        "settle", "Pays the bill of a customer. Also keeps the receipt of whatever was bought."
+    )
     found = linted(*crowd, lost).findings
     assert [each.tool for each in found if each.rule == "not-found"] == ["settle"]
     assert fails(found, "error")

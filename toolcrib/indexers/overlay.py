@@ -73,7 +73,8 @@ class ToolOverlay:
         if source.data and not cls.is_overlay(source):
             raise source.error("needs a mapping `tools`, from ids or patterns to fields")
         entries: dict[str, OverlayEntry] = {}
-        for pattern, fields in (source.data or {"tools": {}})["tools"].items():
+        tools: dict[str, Any] = source.data["tools"] if source.data else {}
+        for pattern, fields in tools.items():
             try:
                 entries[pattern] = OverlayEntry.model_validate(fields or {})
             except ValidationError as error:
