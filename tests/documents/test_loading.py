@@ -67,6 +67,7 @@ def reason(content, name):
         ("a.pdf", "pdf"),
         ("a.docx", "docx"),
         ("a.ipynb", "notebook"),
+        ("prices.CSV", "table"),
         ("a.tsx", "source"),
         ("a.exe", None),
         ("md", None),
@@ -183,6 +184,30 @@ def test_texts_and_source_files_are_as_they_are_and_go_by_their_names():
     source = load(code.encode(), "lib/main.py", "source")
     assert (source.text, source.kind, source.title) == (code, "text", "main.py")
     assert load(b"words", "logs/today.log", "text").title == "today"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_a_table_of_values_has_its_first_row_as_head(separator):
+    rows = ["part", "price"], ["KX-2210/B", "4 a|b" if separator != "|" else "4 a"], [], ["", ""]
+    content = "\r\n".join(separator.join(row) for row in rows).encode()
+    found = load(content, "lists/prices.csv", "table")
+    cell = "4 a" if separator == "|" else r"4 a\|b"
+    assert found.text == f"| part | price |\n| --- | --- |\n| KX-2210/B | {cell} |"
+    assert (found.kind, found.title) == ("markdown", "prices")
+
+
+def test_a_cell_of_a_table_may_have_separators_and_lines():
+    content = b'part,note\nKX-1,"red, round\nand ""hot""\nand dry"\n'
+    assert load(content, "a.csv", "table").text.endswith('| KX-1 | red, round and "hot" and dry |')
+
+
+def test_a_table_without_rows_has_no_text():
+    assert load(b" ,\n,\n", "a.csv", "table").text == ""
+
+
+def test_a_cell_of_any_length_is_refused():
+    with pytest.raises(SourceError, match="not a table"):
+        load(b"part\n" + b"x" * 200_000, "a.csv", "table")
 
 
 def test_a_notebook_is_its_words_and_its_code_without_what_came_out():

@@ -114,10 +114,10 @@ def test_a_folder_is_walked_in_order_and_without_what_is_no_document(tmp_path):
 
 def test_files_of_no_known_kind_are_counted_in_the_log(tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    write(tmp_path, **dict.fromkeys(["a.md", "a.csv", "b/b.csv", "b/README", ".x.csv"], "Text."))
+    write(tmp_path, **dict.fromkeys(["a.md", "a.xls", "b/b.xls", "b/README", ".x.xls"], "Text."))
     read(tmp_path)
     [record] = caplog.records
-    assert record.args == (tmp_path, "files of no known kind", ".csv (2), no ending (1)")
+    assert record.args == (tmp_path, "files of no known kind", ".xls (2), no ending (1)")
 
 
 def test_binary_files_of_a_known_kind_are_counted_in_the_log(tmp_path, caplog):

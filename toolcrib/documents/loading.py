@@ -9,6 +9,7 @@ an unknown directive becomes its arguments and body, an unknown role its text.
 from __future__ import annotations
 
 import codecs
+import csv
 import re
 import warnings
 import zipfile
@@ -18,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any, Literal, TypeAlias
@@ -32,7 +33,9 @@ from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import is_list, is_object
 from toolcrib.indexers.readers.parsing import parse_yaml
 
-Kind: TypeAlias = Literal["markdown", "rst", "html", "text", "pdf", "docx", "notebook", "source"]
+Kind: TypeAlias = Literal[
+    "markdown", "rst", "html", "text", "pdf", "docx", "notebook", "table", "source"
+]
 
 _SUFFIXES: dict[Kind, str] = {
     "markdown": ".md .markdown .mdx",
@@ -42,6 +45,7 @@ _SUFFIXES: dict[Kind, str] = {
     "pdf": ".pdf",
     "docx": ".docx",
     "notebook": ".ipynb",
+    "table": ".csv .tsv",
     "source": (
         ".py .pyi .js .mjs .cjs .jsx .ts .tsx .go .rs .java .kt .kts .c .h .cc .cpp .hpp .cs "
         ".rb .php .swift .scala .dart .lua .r .pl .ex .exs .erl .hs .clj .vue .svelte .css "
@@ -68,6 +72,8 @@ _KIND_OF_TYPE: dict[str, Kind] = {
     "application/yaml": "source",
     "application/pdf": "pdf",
     "application/x-ipynb+json": "notebook",
+    "text/csv": "table",
+    "text/tab-separated-values": "table",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
 }
 
@@ -161,8 +167,8 @@ def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[st
         return _html_to_markdown(text)
     if kind == "rst":
         return _rst_to_markdown(text)
-    if kind == "notebook":
-        return _notebook(text), ""
+    if kind in {"notebook", "table"}:
+        return (_notebook if kind == "notebook" else _table)(text), ""
     return _front_matter(text) if kind == "markdown" else (text, "")
 
 
@@ -236,6 +242,19 @@ def _notebook(text: str) -> str:
             fence = "`" * max(3, *(len(run) + 1 for run in _BACKTICKS.findall(code)), 0)
             texts.append(f"{fence}{language}\n{code}\n{fence}")
     return "\n\n".join(texts)
+
+
+def _table(text: str) -> str:
+    """Markdown table of values between commas, semicolons, tabs or bars; first row: the head."""
+    separator = max(",;\t|", key=text.partition("\n")[0].count)
+    try:
+        found = csv.reader(StringIO(text), delimiter=separator)
+        rows = [[" ".join(cell.replace("|", r"\|").split()) for cell in row] for row in found]
+    except csv.Error as error:
+        raise ValueError(f"not a table of values: {error}") from error
+    rows = [row for row in rows if any(row)]
+    rows[1:1] = [["---"] * len(rows[0])] if rows else []
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _value_at(data: Any, *keys: str) -> Any:
