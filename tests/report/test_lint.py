@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.report.test_page import FETCHING, HOSTILE, Reader
 from toolcrib.evaluation.lint import LintFinding, LintReport, ServerLint
+from toolcrib.records import Refusal
 from toolcrib.report import lint as page
 from toolcrib.report.lint import render_lint
 
@@ -33,6 +34,14 @@ def test_more_than_anyone_reads_is_counted(monkeypatch):
     monkeypatch.setattr(page, "MAX_ROWS", 1)
     many = LintReport(1, (), (LOST, LOST, LOST))
     assert "And 2 more." in Reader(render_lint(many)).text
+
+
+def test_what_was_refused_is_listed():
+    refused = Refusal("tools.jsonl", "post/send", f"the id stands for {HOSTILE}")
+    read = Reader(render_lint(REPORT, [refused])).text
+    assert HOSTILE.split("</svg>")[1] in read
+    assert "tools.jsonl" in read
+    assert "Refused" not in Reader(render_lint(REPORT)).text
 
 
 def test_nothing_found_is_said():

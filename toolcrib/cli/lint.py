@@ -92,7 +92,7 @@ def lint(
     if html is not None:
         from toolcrib.report.lint import render_lint
 
-        write_file(html, render_lint(report))
+        write_file(html, render_lint(report, refused))
     value = as_json(report) | {"refused": refused}
     print_either(value, partial(_print, report, refused), json=json)
     # A tool that could not be read was not checked: the result is not clean.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from toolcrib.evaluation.lint import LINT_RULES, LintFinding, LintReport
+from toolcrib.records import Refusal
 from toolcrib.report.page import fill
 
 MAX_ROWS = 500
 """Findings of a rule on the page; JSON has all."""
 
 
-def render_lint(report: LintReport) -> str:
-    """Page about a lint as an HTML document."""
+def render_lint(report: LintReport, refused: Sequence[Refusal] = ()) -> str:
+    """Page about a lint as an HTML document; `refused` could not be checked."""
     by_rule: dict[str, list[LintFinding]] = defaultdict(list)
     for finding in report.findings:
         by_rule[finding.rule.partition("/")[0]].append(finding)
@@ -22,6 +24,7 @@ def render_lint(report: LintReport) -> str:
     return fill(
         "lint.html.jinja",
         report=report,
+        refused=refused,
         lead=f"{report.tools:,} tool{'s' * (report.tools != 1)}, with {errors}.",
         counted=counted,
         rules=[(rule, LINT_RULES[rule].title, found) for rule, found in by_rule.items()],
