@@ -389,14 +389,19 @@ def _first_names(names: Sequence[str], most: int = 5) -> str:
 @lint_rule("same-text", "error", "several tools have the same description")
 def _same_descriptions(given: LintInput) -> Iterator[Problem]:
     alike: dict[str, list[str]] = defaultdict(list)
-    for spec in given.tools:
-        if text := clean(spec.description).casefold():
-            alike[text].append(spec.id)
+    for tool, text in _description_keys(given).items():
+        if text:
+            alike[text].append(tool)
     for first, *others in alike.values():
         if others:
             also = _first_names(others)
             text = f"it has the same description as {also}: state in each how it differs"
             yield Problem(first, text, tuple(others))
+
+
+def _description_keys(given: LintInput) -> dict[str, str]:
+    """Descriptions by id, in a form in which equal texts are equal."""
+    return {spec.id: clean(spec.description).casefold() for spec in given.tools}
 
 
 _OLD_STATE = r"(?:deprecated|obsolete|superseded|discontinued|no longer (?:supported|maintained))"
@@ -590,9 +595,12 @@ first."""
 
 @lint_rule("not-found", "error", "none of its own texts finds the tool among the first five")
 def _not_found(given: LintInput) -> Iterator[Problem]:
+    texts = _description_keys(given)
     for tool, searches in given.searches.items():
-        if not any(each.is_near for each in searches):
-            purpose = searches[0]
+        purpose = searches[0]
+        is_found = any(each.is_near for each in searches)
+        # `same-text` reports equal texts, here and below.
+        if not is_found and texts[tool] != texts.get(purpose.other):
             text = f"even {purpose.text!r} does not find it: {purpose.other} and others come first"
             yield Problem(tool, text, (purpose.other,))
 
@@ -619,6 +627,7 @@ def _hard_to_find(given: LintInput) -> Iterator[Problem]:
 )
 def _confusable(given: LintInput) -> Iterator[Problem]:
     specs = {tool.id: tool for tool in given.tools}
+    texts = _description_keys(given)
     paired = set[frozenset[str]]()
     for tool, (purpose, *rest) in given.searches.items():
         pair = frozenset((tool, purpose.other))
@@ -626,8 +635,7 @@ def _confusable(given: LintInput) -> Iterator[Problem]:
         is_confused = is_found and purpose.other and purpose.lead < MIN_LEAD
         if not is_confused or pair in paired:
             continue
-        # `same-text` reports equal texts.
-        if len({clean(specs[each].description).casefold() for each in pair}) > 1:
+        if texts[tool] != texts[purpose.other]:
             paired.add(pair)
             text = _difference(specs[tool], specs[purpose.other], purpose.lead)
             yield Problem(tool, text, (purpose.other,))
