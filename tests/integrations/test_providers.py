@@ -59,6 +59,7 @@ def test_every_rule_names_its_source_and_its_day():
         ("get", {"type": "object", "properties": {"$top": COUNT}}, {"anthropic"}),
         ("get", {"type": "object", "properties": {"a": {"type": "array"}}}, {"openai", "gemini"}),
         ("get", {"type": "object", "required": ["a"]}, {"gemini"}),
+        ("get", {"type": "object", "properties": {"a": {"required": ["b"]}}}, {"gemini"}),
         ("get", {"type": "object", "properties": None}, set(Provider)),
         ("get", {"type": "object", "properties": {"a": {"$ref": "#/no"}}}, set(Provider)),
         ("get", {"type": "object", "properties": {"a": TEXT}}, set()),
@@ -114,6 +115,8 @@ def test_parts_are_joined_and_a_required_name_has_a_property():
     found = fit(properties={"a": TEXT}, required=["a"], allOf=[part])
     assert found["properties"] == {"a": TEXT, "b": COUNT, "c": {}}
     assert found["required"] == ["a", "b", "c"]
+    inner = {"type": "object", "required": ["b"], "oneOf": [{"properties": {"b": COUNT}}]}
+    assert properties(a=inner)["a"] == {**inner, "properties": {"b": {}}}
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,7 @@ def _check_array_items(given: Definition, _: str) -> str:
 
 
 def _check_required(given: Definition, _: str) -> str:
-    known = object_of(given.schema.get("properties"))
-    bad = [str(name) for name in list_of(given.schema.get("required")) if name not in known]
+    bad = [name for node in _nodes(given.schema) for name in _unknown_required(node)]
     return f"its schema requires {_list_names(bad)}, and has no such property" if bad else ""
 
 
@@ -188,9 +187,7 @@ def fit_schema(schema: Mapping[str, Any]) -> FitSchema:
     if folded is None:
         raise UnfitSchemaError("its arguments are not an object")
     empty: dict[str, Any] = {"type": "object", "properties": {}}
-    fit = {**empty, **folded.schema}
-    for name in list_of(fit.get("required")):
-        fit["properties"].setdefault(name, {})
+    fit = map_schemas({**empty, **folded.schema}, _with_known_required)
     as_given = {**empty, **given}
     if fit == {key: value for key, value in as_given.items() if key != "$schema"}:
         return FitSchema(as_given)
@@ -274,6 +271,19 @@ def _with_required_properties(schema: dict[str, Any]) -> dict[str, Any]:
     needed = [name for name, each in named.items() if object_of(each).get("required") is True]
     listed = list_of(schema.get("required"))
     return {**schema, "required": [*listed, *needed]} if needed else schema
+
+
+def _unknown_required(schema: Mapping[str, Any]) -> list[str]:
+    """Required names of one schema that are none of its own properties."""
+    known = object_of(schema.get("properties"))
+    return [str(name) for name in list_of(schema.get("required")) if name not in known]
+
+
+def _with_known_required(schema: dict[str, Any]) -> dict[str, Any]:
+    """Schema with a property of any value for each required name without one."""
+    unknown = _unknown_required(schema)
+    named: dict[str, Any] = {**object_of(schema.get("properties")), **{n: {} for n in unknown}}
+    return {**schema, "properties": named} if unknown else schema
 
 
 # -- 2020-12 ---------------------------------------------------------------------------------------
@@ -533,7 +543,8 @@ def rename_properties(schema: Mapping[str, Any], names: Mapping[str, str]) -> di
     """
 
     def name_property(name: str, schema: Any) -> Any:
-        return {"description": name, **schema} if name in names and is_object(schema) else schema
+        lacks_text = name in names and is_object(schema) and "description" not in schema
+        return {"description": name, **schema} if lacks_text else schema
 
     def rename_node(node: dict[str, Any]) -> dict[str, Any]:
         changed = dict(node)
