@@ -42,6 +42,7 @@ from toolcrib.audit.classifier import (
     sentences,
     statements,
 )
+from toolcrib.audit.findings import texts_of
 from toolcrib.audit.normalise import normalise
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.indexers.readers.registry import tool_entries
@@ -130,7 +131,7 @@ def lookalikes() -> list[Written]:
     ]
     registry = [ROOT / "data" / "registry", f"{ROOT}/data/registry/home_tools.py:TOOLS"]
     found += [item for _, item in tool_entries(registry, None, None) if isinstance(item, ToolSpec)]
-    said = [tuple(statements(spec)) for spec in found]
+    said = [tuple(statements(texts_of(spec))) for spec in found]
     kinds = [(0,) * len(each) for each in said]
     return [
         Written("honest-ours", hostile=False, said=each, kinds=plain, passage_kinds=plain)
@@ -149,7 +150,7 @@ def _written(line: dict[str, Any]) -> Written:
     kind = KIND_OF.get(line["family"], AUDITED_KINDS.index("instruction"))
     if line["family"] in MIXED and place == "parameter":
         kind = AUDITED_KINDS.index("harvest")
-    said = tuple(statements(ToolSpec(**spec)))
+    said = tuple(statements(texts_of(ToolSpec(**spec))))
     if line["hostile"] and not line["text"]:  # a parameter whose name says all
         kinds = (kind,) * len(said)
         return Written(line["family"], hostile=True, said=said, kinds=kinds, passage_kinds=kinds)
@@ -176,7 +177,7 @@ def real(files: Iterable[Path]) -> tuple[dict[str, list[str]], list[list[Stateme
     fit: dict[str, dict[str, None]] = defaultdict(dict)
     test: list[list[Statement]] = []
     for spec in {spec.digest: spec for spec in _tools(files)}.values():
-        said = list(statements(spec))
+        said = list(statements(texts_of(spec)))
         if zlib.crc32(spec.server.encode()) % 4 == 3:
             test.append(said)
         else:

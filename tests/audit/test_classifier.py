@@ -24,6 +24,7 @@ from toolcrib.audit.classifier import (
     shipped_classifier,
     statements,
 )
+from toolcrib.audit.findings import texts_of
 
 WRITTEN = Path(__file__).parents[2] / "data" / "audit"
 
@@ -71,7 +72,7 @@ def test_statements_carry_the_name_of_the_parameter_that_they_describe():
     )
     at = "input_schema.properties"
     first, second = "The text.", "At most 5 kB of it."
-    assert sorted(statements(spec), key=lambda each: each.place) == [
+    assert sorted(statements(texts_of(spec)), key=lambda each: each.place) == [
         Statement("description", "Sends a mail.", after="Quickly and safely."),
         Statement("description", "Quickly and safely.", before="Sends a mail."),
         Statement(f"{at}.chat_history", "", "chat_history"),
@@ -85,7 +86,9 @@ def test_statements_carry_the_name_of_the_parameter_that_they_describe():
 
 def test_long_identifiers_are_read_as_words():
     schema = {"properties": {"sharing": {"enum": ["private", "public_hidden_from_user"]}}}
-    found = [each.sentence for each in statements(ToolSpec(name="put", input_schema=schema))]
+    found = [
+        each.sentence for each in statements(texts_of(ToolSpec(name="put", input_schema=schema)))
+    ]
     assert found == ["", "public hidden from user"]
 
 
@@ -147,7 +150,7 @@ def test_the_classifier_warns_and_does_not_block(text):
 
 def test_annotations_that_clients_alone_read_are_no_statements():
     annotations = {"title": "Adds numbers", "_def": {"unknownKeys": "strip"}, "note": ATTACK}
-    found = list(statements(ToolSpec(name="add", annotations=annotations)))
+    found = list(statements(texts_of(ToolSpec(name="add", annotations=annotations))))
     assert found == [Statement("annotations.title", "Adds numbers")]
 
 

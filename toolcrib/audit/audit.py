@@ -75,7 +75,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
         )
     if "<" in everything or "]:" in everything:
         found += ((text, sign) for text in texts for sign in _hidden_markup_signs(text.text, topic))
-    found += _statement_signs(spec, topic, quotes=bool(quotes))
+    found += _statement_signs(texts, topic, quotes=bool(quotes))
     found += _parameter_signs(spec, texts)
     # The worst finding for each rule and place.
     worst: dict[tuple[str, str], Finding] = {}
@@ -85,7 +85,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
             (sign.rule, text.place),
             Finding(sign.severity, sign.rule, spec.id, text.place, sign.excerpt, sign.why),
         )
-    if is_too_long(spec):
+    if len(everything) >= MAX_AUDITED_CHARS and is_too_long(spec):
         why = f"its texts have more than {MAX_AUDITED_CHARS:,} characters; the rest was not read"
         worst["too-long", ""] = Finding("block", "too-long", spec.id, "", "", why)
     return list(worst.values())
@@ -136,10 +136,10 @@ REASON_BY_KIND: dict[StatementKind, str] = {
 
 
 def _statement_signs(
-    spec: ToolSpec, topic: str, *, quotes: bool
+    texts: list[ToolText], topic: str, *, quotes: bool
 ) -> Iterator[tuple[ToolText, Sign]]:
     """Warnings of the classifier and of joined rules; the latter not if a tool `quotes` attacks."""
-    said = list(statements(spec))
+    said = list(statements(texts))
     classifier = shipped_classifier()
     odds = classifier.judge(said)
     suspicions = np.logaddexp.reduce(odds, axis=1) - classifier.warns

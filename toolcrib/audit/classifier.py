@@ -21,12 +21,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.audit.findings import ToolText, texts_of
+from toolcrib.audit.findings import ToolText
 from toolcrib.audit.normalise import normalise, words_of
 from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
-from toolcrib.records import ToolSpec
 from toolcrib.text import TWO_LETTERS
 
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
@@ -87,9 +86,8 @@ class Statement:
         return " ".join(filter(None, (self.before, self.text, self.after)))
 
 
-def statements(spec: ToolSpec) -> Iterator[Statement]:
-    """Sentences of a specification, and names of parameters without a description."""
-    texts = texts_of(spec)
+def statements(texts: Sequence[ToolText]) -> Iterator[Statement]:
+    """Sentences of a specification's texts, and names of parameters without a description."""
     described = {text.place for text in texts if not text.is_name}
     names = {text.place: text.text for text in texts if text.is_name}
     for text in texts:
