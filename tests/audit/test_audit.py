@@ -131,8 +131,8 @@ def test_the_texts_of_a_tool_are_gathered_once(monkeypatch):
     module, gathered = importlib.import_module("toolcrib.audit.findings"), []
     texts_in = module._all_texts
     monkeypatch.setattr(module, "_all_texts", lambda spec: gathered.append(spec) or texts_in(spec))
-    found("Adds numbers.")
-    assert len(gathered) == 1
+    audit_all([tool("add", "Adds numbers."), tool("subtract", "Subtracts numbers.")])
+    assert [spec.name for spec in gathered] == ["add", "subtract"]
 
 
 def test_a_link_is_no_label_of_a_message():

@@ -454,6 +454,8 @@ MAX_COPIED_CHARS = 2_000
 
 def _cross_tool_findings(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
     """Find texts that name a tool of another server and change its use."""
+    if len({spec.server for spec in known}) <= 1:
+        return
     owners: dict[str, set[str]] = defaultdict(set)
     for spec in known:
         if len(spec.name) >= _MIN_COMPARED_NAME_CHARS and _COMPOUND.match(spec.name):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from toolcrib.audit.findings import ToolText
 from toolcrib.audit.normalise import normalise, words_of
-from toolcrib.caches import BoundedMap
+from toolcrib.caches import BoundedMap, cached_texts
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.text import TWO_LETTERS
@@ -99,8 +99,17 @@ def statements(texts: Sequence[ToolText]) -> Iterator[Statement]:
             yield from _sentences(text, names.get(text.place.removesuffix(".description"), ""))
 
 
+_MAX_CACHED_STATEMENTS = 20_000
+"""Statements and texts with a cached result, as servers list the same tools repeatedly."""
+
+
+@cached_texts(_MAX_CACHED_STATEMENTS, 1_000)
+def _sentences_in(text: str) -> tuple[str, ...]:
+    return tuple(sentences(_spell_out(normalise(text))))
+
+
 def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:
-    found = list(sentences(_spell_out(normalise(text.text))))
+    found = _sentences_in(text.text)
     for number, sentence in enumerate(found):
         if parameter or _is_judgeable(sentence):
             before = found[number - 1][-_MAX_NEIGHBOUR_CHARS:] if number else ""
@@ -167,9 +176,6 @@ def buckets(text: str) -> NDArray[np.int64]:
 
 
 # -- the classifier --------------------------------------------------------------------------------
-
-_MAX_CACHED_STATEMENTS = 20_000
-"""Statements with a cached verdict, as servers list the same tools repeatedly."""
 
 _SUSPICIOUS_LOG_ODDS = -4.0
 """Log odds from which on the second step also judges a sentence with its neighbours."""
