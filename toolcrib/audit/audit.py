@@ -91,7 +91,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
     return list(worst.values())
 
 
-_MAX_CLEAN_CHARS = 4_000_000
+_MAX_CLEAN_CHARS = 2_000_000
 
 _CLEAN_TEXTS: BoundedMap[tuple[str, bool], None] = BoundedMap(
     _MAX_CLEAN_CHARS, lambda key, _: len(key[0])
