@@ -11,6 +11,7 @@ import pytest
 
 from tests.router.conftest import Shelves
 from toolcrib import Scope, Settings, Turn, build, errors
+from toolcrib.context.rules import HeuristicDetector
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
@@ -266,6 +267,20 @@ def test_no_model_ranks_alternates_for_a_turn_above_its_ceiling(shelves):
         assert server.requests == []
         crib.alternates("mail/read_mail", turn.model_copy(update={"max_sensitivity": "pii"}))
         assert server.requests != []
+
+
+def test_the_level_of_a_message_is_detected_once(shelves, monkeypatch):
+    texts, detect = [], HeuristicDetector.detect
+
+    def counting(self, text, *args, **named):
+        texts.append(text)
+        return detect(self, text, *args, **named)
+
+    monkeypatch.setattr(HeuristicDetector, "detect", counting)
+    crib, turn = shelves.crib(), Turn(text=MAIL, max_sensitivity="internal")
+    assert crib.turns.may_show_to_model(turn)
+    assert crib.turns.may_show_to_model(turn)
+    assert texts.count(MAIL) == 1
 
 
 def test_alternates_of_an_unknown_tool_are_an_error_with_its_neighbours(unlogged):

@@ -36,7 +36,7 @@ from toolcrib.records import (
     Scope,
     Turn,
 )
-from toolcrib.records.scope import is_above
+from toolcrib.records.scope import Sensitivity, is_above
 from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.learned import ROUTE, LearnedChoices, RankedOptions
 from toolcrib.retrieval.legs import EncodedQuery, has_words
@@ -96,6 +96,9 @@ MAX_VECTORS_BYTES = 4 * 2**20
 """Cache size for vectors of earlier messages, some 2,000: a conversation resends its history with
 every turn."""
 
+MAX_LEVELS_CHARS = 2**20
+"""Cache size for the sensitivity of texts, by their characters."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
@@ -141,6 +144,9 @@ class Router:
     def __post_init__(self) -> None:
         self._message_vectors: BoundedMap[str, FloatArray] = BoundedMap(
             MAX_VECTORS_BYTES, lambda text, vector: len(text) + vector.nbytes
+        )
+        self._levels: BoundedMap[tuple[bool, str], Sensitivity] = BoundedMap(
+            MAX_LEVELS_CHARS, lambda key, _: len(key[1])
         )
         self._active: list[str] = []
         """Turns that are being decided: a list, which threads change without a lock."""
@@ -464,14 +470,22 @@ class Router:
         if turn.max_sensitivity is None:
             return True
         detector = self._detector(turn)
-        known = (
-            detector.detect(text, self.tools.encode(excerpt(text)))
-            for text in shown_sentences(turn)
-            if has_words(text)
-        )
+        texts = filter(has_words, shown_sentences(turn))
         # The classifier reads sentences: names and JSON are judged by entities and phrases.
-        contexts = chain(known, [detector.detect(shown_data(turn))])
-        return not any(is_above(each.sensitivity, turn.max_sensitivity) for each in contexts)
+        data = detector.detect(shown_data(turn)).sensitivity
+        levels = chain((data,), (self._level(detector, text) for text in texts))
+        return not any(is_above(level, turn.max_sensitivity) for level in levels)
+
+    def _level(self, detector: HeuristicDetector, text: str) -> Sensitivity:
+        """Sensitivity of a text; kept, as a history comes again with every turn."""
+        key = detector is self.detector, text
+        level = self._levels.get(key)
+        if level is None:
+            query = self.tools.encode(excerpt(text))
+            level = detector.detect(text, query).sensitivity
+            if not query.degraded:
+                self._levels[key] = level
+        return level
 
     def _may_ask_model(self, turn: Turn, context: Context) -> bool:
         """True if the turn is within its ceiling; its context decides where no model reads it."""
