@@ -443,6 +443,13 @@ class UsageLearner:
         read, words = adapter(LearnedTool).validate_python, self._table.words()
         lessons: list[LearnedTool] = [read(row.body["tool"]) for row in self._table.lessons()]
         tools = [replace(each, texts=words.get(each.tool, ())) for each in lessons]
+        missing = {each.tool for each in tools if not each.choice}
+        missing -= self._payloads(missing).keys()
+        why = _REASONS["gone"]
+        tools = [
+            replace(each, live=False, reason=why) if each.tool in missing else each
+            for each in tools
+        ]
         encoder = state.get("encoder", self._tools.dense.name)
         if not is_on or encoder != self._tools.dense.name:
             why = _REASONS["encoder" if is_on else "off"]
