@@ -100,6 +100,15 @@ def test_an_overlay_that_cannot_be_used_is_reported(shell, caplog):
     assert shell.json("index", source)["unchanged"] == 3
 
 
+def test_a_folder_with_the_store_and_hidden_folders_in_it_is_pruned(shell):
+    (shell.folder / ".github").mkdir()
+    shell.write("tools.jsonl", *TOOLS)
+    shell("index", ".")
+    shell.write("tools.jsonl", *TOOLS[1:])
+    report = shell.json("index", ".", "--prune")
+    assert (report["removed"], report["refused"]) == (1, [])
+
+
 def test_index_says_in_words_what_it_did(shell):
     done = shell("index", shell.write("tools.jsonl", *TOOLS, {"description": "no name"}))
     assert done.returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, ValuesView
 from dataclasses import replace
@@ -25,6 +26,8 @@ from toolcrib.indexers.readers.skills import SKILL_FILE
 from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.store.folder import LOCK_FILE
+
+logger = logging.getLogger(__name__)
 
 ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any] | ReadSources
 """Name of a file, a folder, `module:attribute` or a server's URL; or a specification, a function or
@@ -208,8 +211,8 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> I
     if hidden:
         names, left = ", ".join(hidden[:MAX_SHOWN_FOLDERS]), len(hidden) - MAX_SHOWN_FOLDERS
         more = f" and {left:,} more" if left > 0 else ""
-        reason = f"passed over: {names}{more}; name by itself what to read"
-        yield str(folder), Refusal(str(folder), "", reason)
+        # No refusal: it would keep `--prune` from removing anything, at each run.
+        logger.warning("%s: passed over: %s%s; name by itself what to read", folder, names, more)
     if empty:
         endings = ", ".join(sorted(DATA_SUFFIXES))
         reason = f"the folder holds no file that ends in {endings}, and no {SKILL_FILE}"
