@@ -67,6 +67,7 @@ WRONG = {
     "a question in no scope": lambda crib: crib.find_knowledge("mail", scope={"servers": ["a"]}),
     "a scope of another kind": lambda crib: crib.list_collections(scope={"collections": ["a"]}),
     "a collection that is none": lambda crib: crib.add_collections("house"),
+    "overlays as one text": lambda crib: crib.index_tools(TOOLS[3], overlays="o.yaml"),
     "tools that are nowhere": lambda crib: crib.index_tools("none.json", "nope.yaml"),
     "documents that are nowhere": lambda crib: crib.index_docs("none.md", collection="post"),
     "tools pruned by no source": lambda crib: crib.index_tools(prune=True),

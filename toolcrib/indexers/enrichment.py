@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from toolcrib.errors import QueryError
 from toolcrib.indexers.overlay import OVERLAY_NAME, ToolOverlay
 from toolcrib.indexers.readers.base import Source, is_list, is_object
 from toolcrib.indexers.sync import Entry, Screen
@@ -163,6 +164,9 @@ def prepare_entries(
 
     The screen sees only the sources' entries: an approval does not cover an operator's texts.
     """
+    for name, files in (("overlays", overlays), ("enrichments", enrichments)):
+        if isinstance(files, str | Path):  # its letters would be the files
+            raise QueryError(f"{name} must be a list of files, not {str(files)!r}")
     laid = [ToolOverlay.read(path) for path in overlays]
     written = [e if isinstance(e, Enrichments) else Enrichments.read(e) for e in enrichments]
     found = entries if screen is None else screen(entries)
