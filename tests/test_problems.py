@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+import toolcrib
 from tests.conftest import error_kinds
 from toolcrib import errors
 from toolcrib.problems import (
@@ -59,6 +60,10 @@ def error_of(kind, text="words"):
     if issubclass(kind, errors.SourceError):
         return kind("source", "place", text)
     return kind(text, "extra") if kind is errors.MissingExtraError else kind(text)
+
+
+def test_a_star_import_of_errors_hides_no_other_public_name():
+    assert set(vars(errors)) & set(toolcrib.__all__) == {"ToolcribError"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

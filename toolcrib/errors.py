@@ -45,7 +45,8 @@ ToolcribError
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection as AbstractCollection
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, TypeVar, cast
@@ -318,9 +319,9 @@ def require_positive(value: object, name: str) -> None:
 
 def require_texts(values: object, name: str) -> None:
     """Require a list of texts; a single text is refused."""
-    if isinstance(values, str) or not isinstance(values, Collection):
+    if isinstance(values, str) or not isinstance(values, AbstractCollection):
         raise QueryError(f"{name} must be a list of texts, not {values!r:.80}")
-    for each in cast("Collection[object]", values):
+    for each in cast("AbstractCollection[object]", values):
         require_text(each, f"entry of {name}")
 
 
