@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import resource
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -301,6 +303,23 @@ def test_a_rotation_that_was_broken_off_hides_nothing(path):
     log = written(path, 9, max_bytes=3 * LENGTH, kept=5)
     path.with_name("decisions.jsonl.1").rename(path.with_name("decisions.jsonl.3"))
     assert sorted(numbers(log)) == list(range(9))
+
+
+def test_threads_write_one_line_after_the_other(path):
+    log = JsonLinesLog(path)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(log.write, map(sized, range(200))))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted(lines, key=itemgetter("id")) == [sized(number) for number in range(200)]
+
+
+def test_an_empty_line_is_no_broken_record(path, caplog):
+    log = written(path, 1)
+    with path.open("ab") as file:
+        file.write(b"\n")
+    log.write(sized(1))
+    assert numbers(log) == [0, 1]
+    assert not caplog.records
 
 
 def test_processes_rotate_together_and_lose_nothing(path):

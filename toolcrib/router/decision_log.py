@@ -242,13 +242,16 @@ class JsonLinesLog:
     path: Path
     max_bytes: int = field(default=16 * 2**20, kw_only=True)
     kept: int = field(default=5, kw_only=True)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def write(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(dict(record), separators=(",", ":")).encode("ascii") + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._make_room(len(line))
-            self._append(line)
+            # A thread that saw half of another's line would put an empty line behind it.
+            with self._lock:
+                self._append(line)
         except OSError as error:
             raise StoreWriteError(
                 f"the log {self.path} cannot be written to ({error.strerror}); make room, or name "
@@ -261,7 +264,7 @@ class JsonLinesLog:
             for line in itertools.chain.from_iterable(reversed(self._open_all(stack))):
                 if record := _record(line):
                     yield record
-                else:
+                elif line.strip():
                     left_out += 1
         if left_out:
             logger.warning("%s: lines left out that are no record: %d", self.path, left_out)
