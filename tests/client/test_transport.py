@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import NoneType
@@ -126,6 +128,17 @@ def test_a_service_is_given_the_time_that_it_asks_for(faulty, get_facets, pauses
     asked_for, *usual = pauses
     assert 0.05 <= asked_for <= 0.05 * (1 + transport.WAIT_JITTER)
     assert [0.1 <= wait <= 2.0 for wait in usual] == [True, True]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks there")
+def test_a_forked_child_has_connections_of_its_own(faulty):
+    with RemoteCrib(faulty.url) as crib:
+        crib.facets()
+        child = multiprocessing.get_context("fork").Process(target=crib.facets)
+        child.start()
+        child.join()
+        crib.facets()
+    assert (len(faulty.arrived), faulty.connections) == (3, 2)
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):

@@ -17,7 +17,7 @@ from tests.store.qdrant_over_http import LocalQdrant
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, unit
 from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.store.base import Layout, Store
-from toolcrib.store.qdrant_client import QdrantConnection
+from toolcrib.store.qdrant_client import QdrantConnection, connect
 from toolcrib.store.qdrant_server import CollectionPlan, ServerStore
 
 URL_VARIABLE = "QDRANT_TEST_URL"
@@ -152,6 +152,14 @@ def test_another_store_of_the_same_name_follows_a_renewal(client):
 def test_what_is_not_a_url_is_refused_before_anything_is_sent(url):
     with pytest.raises(StoreError, match="URL of a Qdrant server"):
         ServerStore.open(url, LAYOUT)
+
+
+def test_a_forked_child_has_connections_of_its_own(monkeypatch):
+    with closing(connect("http://127.0.0.1:6333", None, 1.0)) as connection:
+        before, shared = connection.client, connection.another()
+        monkeypatch.setattr(os, "getpid", lambda: 0)
+        assert before not in (shared.client, connection.client)
+        assert connection.client is connection.client
 
 
 def test_without_qdrant_client_the_extra_is_named():

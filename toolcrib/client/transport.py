@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -270,12 +271,14 @@ class Transport:
         self._clock = clock or SystemClock()
         self._httpx = import_extra("httpx2", CLIENT_FEATURE, CLIENT_EXTRA)
         self._retries = Retries(attempts, first_pause_s=0.1, max_pause_s=2.0, jitter_s=0.2)
-        self._pool = self._httpx.Client(
+        self._connect = partial(
+            self._httpx.Client,
             headers=headers,
             timeout=timeout_s,
             limits=self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S),
             follow_redirects=False,
         )
+        self._pool, self._process = self._connect(), os.getpid()
 
     def ask(
         self,
@@ -322,6 +325,9 @@ class Transport:
     def _client(self) -> Any:
         if self._pool.is_closed:
             raise ServiceError("this crib is closed; open another one")
+        if self._process != os.getpid():
+            # On connections from before a fork, parent and child read each other's answers.
+            self._pool, self._process = self._connect(), os.getpid()
         return self._pool
 
     def _retry(self, attempt: Callable[[], _Result], *, repeatable: bool = True) -> _Result:

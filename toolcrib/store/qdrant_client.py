@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,12 +89,17 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
         )
     # The type of `timeout` says int; the client rounds up itself.
     timeout = cast("int", timeout_s)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
-        client = QdrantClient(url=url, api_key=api_key, timeout=timeout, check_compatibility=False)
+    make = partial(_make_client, url=url, api_key=api_key, timeout=timeout)
+    client = make()
     if api_key is not None and parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
         _warn_of_open_key(shown)
-    return QdrantConnection(client, shown, owns_client=True)
+    return QdrantConnection(client, shown, owns_client=True, make=make)
+
+
+def _make_client(**given: Any) -> QdrantClient:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
+        return QdrantClient(**given, check_compatibility=False)
 
 
 @cache
@@ -128,19 +134,30 @@ def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float
 class QdrantConnection:
     """Sends requests over a client; with `owns_client` both are closed together.
 
-    `place`: the server as messages name it.
+    `place`: the server as messages name it. `make` makes the client of a forked child.
     """
 
-    def __init__(self, client: QdrantClient, place: str, *, owns_client: bool = False) -> None:
+    def __init__(
+        self,
+        client: QdrantClient,
+        place: str,
+        *,
+        owns_client: bool = False,
+        make: Callable[[], QdrantClient] | None = None,
+    ) -> None:
         self.place = place
         self._client: QdrantClient | None = client
         self._owns_client = owns_client
+        self._make, self._process = make, os.getpid()
 
     @property
     def client(self) -> QdrantClient:
         """The client; an error after `close`."""
         if self._client is None:
             raise StoreError(f"the store at {self.place} is closed")
+        if self._make is not None and self._process != os.getpid():
+            # On connections from before a fork, parent and child read each other's answers.
+            self._client, self._process = self._make(), os.getpid()
         return self._client
 
     def ask(
@@ -185,7 +202,7 @@ class QdrantConnection:
 
     def another(self) -> QdrantConnection:
         """A second connection over the same client; each is closed by itself."""
-        return QdrantConnection(self.client, self.place)
+        return QdrantConnection(self.client, self.place, make=self._make)
 
     def close(self) -> None:
         """Refuse further calls; a second call of `close` does nothing."""
