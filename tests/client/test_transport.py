@@ -239,6 +239,7 @@ def test_a_url_is_taken_with_its_path_and_without_a_slash_at_its_end(url, base):
 @pytest.mark.parametrize(
     "url",
     [
+        None,
         "",
         "tools",
         "./tools",

@@ -480,7 +480,7 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
-    shown = re.sub(r"//[^/@]*@", "//", url)
+    shown = re.sub(r"//[^/@]*@", "//", str(url))
     raise errors.SettingsError(
         f"{shown!r} is not the URL of a service; {_URL_EXAMPLE}, or use Crib.open for a folder"
     )
