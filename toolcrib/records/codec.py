@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import not_
 from pathlib import Path
@@ -86,7 +86,7 @@ def dump(record: object, *, full: bool = False) -> bytes:
 def as_json(record: object, *, full: bool = False) -> Any:
     """Convert a record, or each of a list, to the JSON values that `dump` writes as text."""
     if isinstance(record, list | tuple):
-        return [as_json(each, full=full) for each in cast("Iterable[object]", record)]
+        return [as_json(each, full=full) for each in cast("Sequence[object]", record)]
     exclude = None if full else getattr(record, "NOT_IN_SUMMARY", None)
     return adapter(type(record)).dump_python(record, mode="json", by_alias=True, exclude=exclude)
 
