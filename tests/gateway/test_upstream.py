@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from mcp import ClientSession
@@ -109,6 +110,19 @@ async def test_connections_that_are_being_made_count(behind: Behind, monkeypatch
         made = await asyncio.gather(*map(upstream.connection, "abcde"), return_exceptions=True)
         refused = [each for each in made if isinstance(each, OverloadedError)]
         assert (len(made), len(refused)) == (5, 3)
+
+
+async def test_a_connection_that_a_conversation_does_not_get_is_logged(
+    behind: Behind, monkeypatch, caplog
+):
+    async with running(behind, ECHO) as (upstream, _):
+        await upstream.settled.wait()
+        refused = ServiceUnavailableError("too many open files")
+        monkeypatch.setattr(upstreams.UpstreamConnection, "open", Mock(side_effect=refused))
+        with pytest.raises(ServiceUnavailableError):
+            await upstream.connection("a")
+
+    assert "post: a conversation got no connection: too many open files" in caplog.messages
 
 
 async def test_who_leaves_while_a_connection_is_made_leaves_nothing_behind(behind: Behind):

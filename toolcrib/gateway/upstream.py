@@ -314,6 +314,9 @@ class Upstream:
                 await self._evict()
             connection = self._connection(self.config.target, has_one_caller=True)
             await connection.open(self._intervals.connect_s)
+        except ServiceUnavailableError as error:
+            logger.warning("%s: a conversation got no connection: %s", self.name, error)
+            raise
         finally:
             del self._opening[key]
         self._own[key] = connection
