@@ -69,6 +69,15 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
     assert list(behind.held()) == ["desk#resource/note://bad"]
 
 
+async def test_contents_of_a_folder_keep_their_own_uris(behind: Behind):
+    desk = entry(behind, "desk", resources=[NOTE], within=["am", "pm"])
+    async with behind.client({"desk": desk}) as client:
+        read = await client.read_resource("note://today")
+
+    told = [(str(each.uri), each.mime_type, each.text) for each in read]
+    assert told == [(f"note://today/{name}", "text/x", "at note://today") for name in ("am", "pm")]
+
+
 async def test_a_filter_of_tools_leaves_prompts_and_resources_alone(behind: Behind):
     desk = {**entry(behind, "desk", prompts=[PROMPT], resources=[NOTE]), "includeTools": []}
     async with behind.client({"desk": desk}, pass_through=9) as client:

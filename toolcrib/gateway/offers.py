@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import posixpath
 import unicodedata
@@ -13,7 +12,7 @@ from urllib.parse import unquote
 
 from fastmcp.exceptions import PromptError, ResourceError
 from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
-from fastmcp.resources.base import Resource, ResourceContent, ResourceResult
+from fastmcp.resources.base import Resource, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.auth import AccessToken
 from fastmcp.server.dependencies import get_access_token, get_context
@@ -21,9 +20,9 @@ from fastmcp.server.providers import Provider
 from fastmcp.utilities.versions import VersionSpec
 from mcp import ClientSession, MCPError
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
-from mcp.types import BlobResourceContents
+from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 from mcp.types import Resource as McpResource
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import AnyUrl, Field, PrivateAttr, ValidationError
 
 from toolcrib.errors import ServiceError
 from toolcrib.gateway.approval import NON_TOOL_ID_MARK
@@ -253,17 +252,21 @@ class RelayedTemplate(ResourceTemplate):
         return await _read_resource(self._ask, uri)
 
 
+class _RelayedResult(ResourceResult):
+    """A server's contents, unchanged: those of FastMCP's own result have no URI each."""
+
+    _contents: list[TextResourceContents | BlobResourceContents] = PrivateAttr()
+
+    def to_mcp_result(self, uri: AnyUrl | str) -> ReadResourceResult:  # noqa: ARG002
+        """Result as sent to clients."""
+        return ReadResourceResult(contents=self._contents, _meta=self.meta)
+
+
 async def _read_resource(ask: Ask, uri: str) -> ResourceResult:
-    result = await ask(lambda session: session.read_resource(uri))
-    contents = [
-        ResourceContent(
-            base64.b64decode(each.blob) if isinstance(each, BlobResourceContents) else each.text,
-            mime_type=each.mime_type,
-            meta=each.meta,
-        )
-        for each in result.contents
-    ]
-    return ResourceResult(contents=contents, meta=result.meta)
+    read = await ask(lambda session: session.read_resource(uri))
+    result = _RelayedResult(contents=[], meta=read.meta)
+    result._contents = read.contents  # noqa: SLF001
+    return result
 
 
 def _offered_name(kind: OfferKind, spec: ToolSpec) -> str:

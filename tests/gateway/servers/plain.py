@@ -234,7 +234,9 @@ def gets(message):
 def reads(message):
     uri = message["params"]["uri"]
     text = f"{offers().get('reader', 'at')} {uri}"
-    answer(message, {"contents": [{"uri": uri, "mimeType": "text/x", "text": text}]})
+    within = [f"{uri}/{name}" for name in offers().get("within", ())]
+    contents = [{"uri": each, "mimeType": "text/x", "text": text} for each in within or [uri]]
+    answer(message, {"contents": contents})
 
 
 def greeting():
