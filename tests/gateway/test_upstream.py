@@ -185,7 +185,7 @@ async def test_who_waits_longer_and_longer_is_reset_by_a_life(behind: Behind):
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-async def test_offers_without_an_end_are_cut_and_slow_ones_are_left_out(is_slow):
+async def test_offers_without_an_end_are_cut_and_slow_ones_are_left_out(is_slow, caplog):
     asked = 0
 
     async def prompts(params) -> ListPromptsResult:
@@ -202,11 +202,14 @@ async def test_offers_without_an_end_are_cut_and_slow_ones_are_left_out(is_slow)
         list_resource_templates=None,
         server_capabilities=SimpleNamespace(prompts=True, resources=None),
     )
-    found = await upstreams._list_offers(SimpleNamespace(session=session), 0.05 if is_slow else 60)
+    timeout_s = 0.05 if is_slow else 60
+    found = await upstreams._list_offers("desk", SimpleNamespace(session=session), timeout_s)
 
     listed = {"prompt": [{"name": "greet"}], "resource": [], "template": []}
     assert found == ({} if is_slow else listed)
     assert asked == (1 if is_slow else upstreams.MAX_OFFER_PAGES)
+    late = "desk: prompts and resources were not all listed within 0.05 s"
+    assert caplog.messages == [late] * is_slow
 
 
 async def test_a_server_that_is_read_from_is_not_idle(behind: Behind):

@@ -254,7 +254,7 @@ class Upstream:
             raise ServiceUnavailableError(
                 f"it did not list its tools within {self._intervals.connect_s:g} s"
             ) from None
-        offers = await _list_offers(connection, self._intervals.offers_s)
+        offers = await _list_offers(self.name, connection, self._intervals.offers_s)
         return tools, connection.instructions, offers
 
     def _set_health(
@@ -461,7 +461,7 @@ class UpstreamPool:
         await asyncio.gather(*(each.close() for each in self))
 
 
-async def _list_offers(connection: UpstreamConnection, timeout_s: float) -> Offers:
+async def _list_offers(name: str, connection: UpstreamConnection, timeout_s: float) -> Offers:
     """List prompts and resources; a kind that fails is omitted, unless the connection is over."""
     session, server = connection.session, connection.session.server_capabilities
     offers: Offers = {}
@@ -479,9 +479,9 @@ async def _list_offers(connection: UpstreamConnection, timeout_s: float) -> Offe
                 except (MCPError, ValidationError) as error:
                     if isinstance(error, MCPError) and is_closed(error):
                         raise
-                    logger.warning("%s cannot be listed: %s", field, _reason(error))
+                    logger.warning("%s: %s cannot be listed: %s", name, field, _reason(error))
             return offers
-    logger.warning("prompts and resources were not all listed within %g s", timeout_s)
+    logger.warning("%s: prompts and resources were not all listed within %g s", name, timeout_s)
     return offers
 
 
