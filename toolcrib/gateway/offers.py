@@ -20,7 +20,7 @@ from fastmcp.server.providers import Provider
 from fastmcp.utilities.versions import VersionSpec
 from mcp import ClientSession, MCPError
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
-from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
+from mcp.types import ReadResourceResult
 from mcp.types import Resource as McpResource
 from pydantic import AnyUrl, Field, PrivateAttr, ValidationError
 
@@ -255,18 +255,19 @@ class RelayedTemplate(ResourceTemplate):
 class _RelayedResult(ResourceResult):
     """A server's contents, unchanged: those of FastMCP's own result have no URI each."""
 
-    _contents: list[TextResourceContents | BlobResourceContents] = PrivateAttr()
+    _read: ReadResourceResult = PrivateAttr()
+
+    def __init__(self, read: ReadResourceResult) -> None:
+        super().__init__([], meta=read.meta)
+        self._read = read
 
     def to_mcp_result(self, uri: AnyUrl | str) -> ReadResourceResult:  # noqa: ARG002
         """Result as sent to clients."""
-        return ReadResourceResult(contents=self._contents, _meta=self.meta)
+        return ReadResourceResult(contents=self._read.contents, _meta=self.meta)
 
 
 async def _read_resource(ask: Ask, uri: str) -> ResourceResult:
-    read = await ask(lambda session: session.read_resource(uri))
-    result = _RelayedResult(contents=[], meta=read.meta)
-    result._contents = read.contents  # noqa: SLF001
-    return result
+    return _RelayedResult(await ask(lambda session: session.read_resource(uri)))
 
 
 def _offered_name(kind: OfferKind, spec: ToolSpec) -> str:
