@@ -329,7 +329,7 @@ class Upstream:
             raise OverloadedError(
                 f"{MAX_CONNECTIONS} conversations are using the server {self.name!r}"
             )
-        await self.leave(min(idle, key=idle.__getitem__))
+        await self._own.pop(min(idle, key=idle.__getitem__)).close()
 
     async def check(self, connection: UpstreamConnection) -> None:
         """Check that the server is alive, after a failed call."""
