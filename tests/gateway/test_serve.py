@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import resource
 
 import pytest
 
 from tests.gateway.conftest import quick_settings
 from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.gateway.gateway import StoreThread
-from toolcrib.gateway.serve import open_records, report_warnings
+from toolcrib.gateway.serve import open_records, raise_file_limit, report_warnings
 from toolcrib.records import ToolSpec
 from toolcrib.settings import EncoderSettings, Settings
 from toolcrib.store.records_db import DbRow
@@ -36,6 +37,18 @@ async def test_an_index_of_another_model_is_left_alone(tmp_path, report, said):
 
     (told,) = said
     assert told[1].startswith("the index is in memory, for this run only: the index was")
+
+
+def test_the_limit_of_open_files_is_raised_and_never_lowered(monkeypatch):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for soft, most, after in ((200, 300, 300), (300, 200, 300), (200, 10**9, before[1])):
+            monkeypatch.setattr("toolcrib.gateway.serve.MAX_OPEN_FILES", most)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+            raise_file_limit()
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (after, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_where_not_even_memory_can_be_used_that_is_told(report, monkeypatch):

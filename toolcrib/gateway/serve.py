@@ -50,6 +50,10 @@ DRAIN_TIMEOUT_S = 5
 GATEWAY_CLOSE_TIMEOUT_S = 10
 EXIT_INTERRUPTED = 130
 
+MAX_OPEN_FILES = 65_536
+"""Files that a gateway over HTTP may have open, if the system allows as many: each conversation has
+four for every server that it uses. With the usual 1,024, four busy servers would use up all."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
@@ -218,6 +222,7 @@ async def _serve_http(
     a web page could reach the gateway by a name of its own. With keys a page lacks one, and a
     proxy may forward its public name.
     """
+    raise_file_limit()
     host, port = address
     listener = bind(host, port)
     listener.listen(GATEWAY_BACKLOG_CONNECTIONS)
@@ -241,6 +246,17 @@ async def _serve_http(
     _on_signal(signal.SIGINT, server.end)
     report("info", f"serving at http://{name}:{listener.getsockname()[1]}{MCP_PATH}")
     await server.serve(sockets=[listener])
+
+
+def raise_file_limit() -> None:
+    """Raise the limit of open files towards `MAX_OPEN_FILES`, where the system has one."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # which Windows lacks
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
+        if resource.RLIM_INFINITY != soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _serve_trailing_slash(app: ASGIApp) -> ASGIApp:
