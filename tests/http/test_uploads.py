@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 
 import pytest
 
@@ -41,6 +42,13 @@ def test_tools_are_written_and_told_of(tenant):
     assert report_of(answer)["ids"]["added"] == ["mail/send", "mail/read"]
     done = [json.loads(line).get("progress") for line in answer.text.splitlines()]
     assert [each["done"] for each in done if each][-1] == 2
+
+
+def test_the_mark_at_the_beginning_of_a_file_of_windows_is_ignored(tenant):
+    assert report_of(upload(tenant, "/v1/tools", BOM_UTF8, tool("send")))["added"] == 1
+    body = BOM_UTF8 + json.dumps({"query": "send"}).encode()
+    headers = {"Content-Type": "application/json"}
+    assert tenant.post("/v1/tools/search", content=body, headers=headers).status_code == 200
 
 
 def test_others_may_write_between_the_parts_of_an_upload(tenant, monkeypatch):

@@ -8,6 +8,7 @@ failure.
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,8 +84,9 @@ class _BodyParser:
             raise TooLargeError(f"a line is larger than {self._max_bytes:,} bytes, the limit")
         for line in lines:
             self._number += 1
-            if line.strip():
-                yield self._line(line)
+            content = line.removeprefix(BOM_UTF8) if self._number == 1 else line
+            if content.strip():
+                yield self._line(content)
 
     def _line(self, content: bytes) -> Line:
         try:
