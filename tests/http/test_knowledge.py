@@ -90,7 +90,7 @@ def test_a_body_without_one_list_for_one_collection_is_refused(tenant, sent):
         ({"name": "x.md", "base64": "a"}, "base64"),
         ({"name": "x.md", "base64": "AAA=\n"}, "base64"),
         ({"name": "x.md", "text": "", "txt": ""}, "txt"),
-        ("/etc/passwd", "dictionary"),
+        ("/etc/passwd", "be an object"),
     ],
 )
 def test_an_invalid_document_keeps_no_valid_one_out(tenant, wrong, field):
