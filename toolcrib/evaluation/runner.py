@@ -87,7 +87,7 @@ def evaluate(  # noqa: PLR0913 -- all by name, each an option of the command
         MissingExtraError: the extra `eval`, or a system's, is not installed.
     """
     if not ks or min(*ks, 1 if limit is None else limit) < 1:
-        raise SettingsError(f"k ({list(ks)}) and limit ({limit}) must be at least 1")
+        raise SettingsError("each rank of k, and limit, must be at least 1")
     if learn == split:
         raise SettingsError(f"the split for learning ({learn!r}) cannot be the measured split")
     if systems:
