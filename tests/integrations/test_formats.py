@@ -173,6 +173,12 @@ def test_names_are_accepted_unique_lasting_and_lead_back(tools, data):
         assert named_ids(some, format).items() <= ids.items()
 
 
+@pytest.mark.parametrize("name", ["-0", "-class", "_-9_"])
+def test_a_name_that_begins_with_a_dash_becomes_an_identifier(name):
+    (given,) = named_ids([ToolSpec(name=name)], "python-stub")
+    assert re.fullmatch(IDENTIFIER, given)
+
+
 @given(st.lists(specs, max_size=8, unique_by=lambda tool: tool.id))
 def test_the_names_in_definitions_are_those_that_lead_back(tools):
     def names(format):
