@@ -590,6 +590,12 @@ class TestServers:
         (row,) = listed["servers"]
         assert "did you mean 'command'" in row["problem"]
 
+    def test_a_file_that_names_no_servers_is_no_empty_list(self, shell):
+        shell.write("mcp.json", {"mcpServer": {"s": {"command": "s"}}})
+        assert "names no MCP servers" in shell.error("gateway", "list")
+        shell.write("mcp.json", {"mcpServers": {}})
+        assert shell.json("gateway", "list")["servers"] == []
+
     def test_a_file_is_made_where_there_is_none(self, shell):
         shell("gateway", "add", "s", "s", "--config", "new.json")
         made = shell.folder / "new.json"

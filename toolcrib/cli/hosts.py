@@ -26,6 +26,7 @@ from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import (
     HEADER_NAME,
+    NO_SERVERS,
     URL_START,
     parse_config,
     servers_of,
@@ -379,7 +380,10 @@ def list_servers(
 ) -> None:
     """List the servers of an mcp.json with command or host, and problems."""
     config = file or config
-    servers = servers_of(Source.by_name(str(config))) or {}
+    source = Source.by_name(str(config))
+    servers = servers_of(source)
+    if servers is None:
+        raise source.error(NO_SERVERS)
     found = listed_servers(servers, os.environ)
     rows = [(escape(s.name), escape(s.target), s.state, escape(s.problem)) for s in found]
     shown = partial(print_rows, rows, ("server", "reached by", "state", "problem"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import (
+    NO_SERVERS,
     ServerEntry,
     ToolFilter,
     server_entries,
@@ -55,9 +56,7 @@ class McpFile:
         source = Source.by_name(str(self.path))
         servers = servers_of(source)
         if not servers:
-            raise source.error(
-                "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
-            )
+            raise source.error(NO_SERVERS)
         configs: list[ServerConfig] = []
         for each in server_entries(servers, self.env):
             entry = each.name, each.target, each.problem, each.tools, each.warnings, each.overlay

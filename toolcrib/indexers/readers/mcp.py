@@ -33,6 +33,7 @@ from toolcrib.indexers.readers.base import (
     specs_in,
 )
 from toolcrib.indexers.readers.mcp_config import (
+    NO_SERVERS,
     HttpTarget,
     ServerEntry,
     StdioTarget,
@@ -340,8 +341,7 @@ class McpServersReader(_LiveReader):
         """
         servers = servers_of(source)
         if not servers:
-            reason = "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
-            raise source.error(reason)
+            raise source.error(NO_SERVERS)
         require_sdk()
         configured = list(server_entries(servers, self._env))
         listings = run_to_end(lambda: _list_all(configured, self._limits))

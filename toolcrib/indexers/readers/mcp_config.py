@@ -362,6 +362,10 @@ def variables_of(value: Any) -> Iterator[str]:
             yield from variables_of(each)
 
 
+NO_SERVERS = "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
+"""Reason for a file without servers."""
+
+
 def servers_of(source: Source) -> dict[str, Any] | None:
     """As `find_servers`, but refuse a file that names a server twice."""
     servers = find_servers(source)
