@@ -20,6 +20,7 @@ from toolcrib.cli import main
 from toolcrib.cli.app import COMMANDS, command_leaves, load
 from toolcrib.errors import StoreWriteError
 from toolcrib.indexers.points import dense_text
+from toolcrib.settings import FILE_NAME
 from toolcrib.store.base import Point, point_id
 from toolcrib.tenants import Tenants
 
@@ -100,8 +101,9 @@ def test_an_overlay_that_cannot_be_used_is_reported(shell, caplog):
     assert shell.json("index", source)["unchanged"] == 3
 
 
-def test_a_folder_with_the_store_and_hidden_folders_in_it_is_pruned(shell):
+def test_a_folder_with_store_settings_and_hidden_folders_is_pruned(shell):
     (shell.folder / ".github").mkdir()
+    shell.write(FILE_NAME, {"tools": {"k": 3}})
     shell.write("tools.jsonl", *TOOLS)
     shell("index", ".")
     shell.write("tools.jsonl", *TOOLS[1:])

@@ -63,8 +63,9 @@ def is_enrichment(source: Source) -> bool:
 COMPANION_CHECKS: Mapping[str, Callable[[Source], bool]] = {
     OVERLAY_NAME: ToolOverlay.is_overlay,
     ENRICHMENT_NAME: is_enrichment,
+    "toolcrib.yaml": lambda _: True,  # settings, whose module is above this one
 }
-"""Names of companion files beside sources, each with a check of the content."""
+"""Names of companion files beside sources, each with a check of the content; none holds tools."""
 
 
 def companion_files(sources: Sequence[str], name: str) -> list[Path]:
