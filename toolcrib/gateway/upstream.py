@@ -237,6 +237,7 @@ class Upstream:
             return
         if connection.has_lost_session:
             if connection is self._main:
+                # Calls wait from now on, until the server is connected to again.
                 self._attempt_ended.clear()
             connection.give_up("it ended the session, as after a restart")
         elif connection.lacks_authorisation:
@@ -263,7 +264,7 @@ class Upstream:
         changed = (state, unready) != (self.health.state, self.health.unready)
         since = monotonic() if changed else self.health.since
         self.health = UpstreamHealth(state, reason, since, unready)
-        # A restarted server is connected to again at once: calls wait for it.
+        # A restarted server is connected to again at once, so calls wait for it.
         if state == "up" or not self._has_restarted:
             self._attempt_ended.set()
         if changed:

@@ -261,7 +261,7 @@ async def _body(endpoint: Endpoint, context: RequestContext, request: Request) -
     if is_upload(request.scope) or (await request.body() and not _is_json(request)):
         known = JSON if endpoint.upload is None else f"{JSON} or {JSON_LINES}"
         raise HTTPException(415, f"send the body as {known}")
-    # Editors of Windows begin a file with a mark; in a file our readers ignore it too.
+    # Windows editors begin a file with a byte order mark, which readers of files ignore too.
     kind, content = endpoint.body, (await request.body()).removeprefix(BOM_UTF8)
     if len(content) <= PARSE_IN_THREAD_ABOVE_BYTES:
         return _parse_json(kind, content)
