@@ -25,6 +25,7 @@ BOUNDS = {
     "evaluation.measures.__init__": "the tools of a set, while it is measured",
     "report.page._template": "the templates of the package",
     "audit.characters._script": "4,096 letters",
+    "audit.classifier.__init__": "so many statements, each cut to a length",
     "audit.rules.__init__": "so many words, each cut to the longest of the rules",
     "audit.rules._compile": "the phrases of the package",
     "integrations.arguments._with_timeout": "the drafts of JSON Schema",

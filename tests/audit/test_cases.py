@@ -173,7 +173,11 @@ def test_the_worst_finding_comes_first():
 
 def test_the_readme_counts_the_cases():
     text = (DATA / "README.md").read_text("utf-8")
-    assert f"{len(HOSTILE) + len(HELD_OUT)} tools that attack a model" in text
+    files = {path.stem: len(cases(path.stem)) for path in (DATA / "cases").glob("ho*.jsonl")}
+    looks = files.pop("hostile_lookalikes")
+    attacks = sum(count for name, count in files.items() if name.startswith("hostile"))
+    honest = sum(files.values()) - attacks + looks
+    assert f"{attacks} tools that attack a model, {honest} honest ones" in text
     assert f"| `hostile.jsonl` | {len(HOSTILE)} |" in text
     assert f"| `hostile_held_out.jsonl` | {len(BEFORE)} |" in text
     assert f"| | {len(AFTER)} |" in text
