@@ -31,7 +31,7 @@ CODE_WEIGHT = 0.5
 """Part of the distance to 1 by which a passage with all codes of a question rises."""
 
 _WORD = re.compile(r"\w+(?:[./-]+\w+)*", re.ASCII)
-_SHORT_CODE = re.compile(r"[a-z]+-\d\d")
+_SHORT_CODE = re.compile(r"\A[a-z]+-\d\d\Z")
 _QUANTITY = re.compile(r"[\d./-]+[a-z]{0,2}(?:/[a-z]+)?")
 
 
