@@ -224,22 +224,17 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         """Answer to a call of `find_tools`, or of a tool that the turn or its scope lacks."""
         call, shown = request.tool_call, request.state.get("toolcrib")
         name, call_id = call["name"], call["id"] or ""
-        text = "" if self._may_replace(request) else refusal(shown, name)
-        if text:
+        said = [each for each in request.state["messages"] if isinstance(each, AIMessage)]
+        asked = said[-1].tool_calls if said else ()
+        is_allowed = is_allowed_edit(self.crib, request, asked, self.scope)
+        if text := "" if is_allowed else refusal(shown, name):
             return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
         if name != SEARCH.name or not self.tools or shown is None:
             return None
-        called, given = step_of(request.state["messages"]).called, cast("Any", request)
-        scope = scope_in(given.runtime, self.scope)
+        called = step_of(request.state["messages"]).called
+        scope = scope_in(cast("Any", request).runtime, self.scope)
         text, found = self._choice.search(shown, call["args"], called, scope)
         return ToolMessage(text, tool_call_id=call_id, name=name, artifact={"toolcrib": found})
-
-    def _may_replace(self, request: ToolCallRequest) -> bool:
-        """True if a person put an allowed tool in place of the model's."""
-        said = [each for each in request.state["messages"] if isinstance(each, AIMessage)]
-        scope, name = scope_in(cast("Any", request).runtime, self.scope), request.tool_call["name"]
-        edited = is_edited(request.tool_call, said[-1].tool_calls if said else ())
-        return edited and may_call(self.crib, name, scope)
 
     # -- outcomes of calls -------------------------------------------------------------------
 
@@ -407,10 +402,13 @@ def with_own_names(request: ToolCallRequest) -> ToolCallRequest:
     return request.override(tool_call={**request.tool_call, "args": own})
 
 
-def is_edited(call: ToolCall, asked: Sequence[ToolCall]) -> bool:
-    """True if a call names another tool than the model asked for, as after a person's edit."""
-    names = {each["id"]: each["name"] for each in asked}
-    return names.get(call["id"], call["name"]) != call["name"]
+def is_allowed_edit(
+    crib: AnyCrib, request: ToolCallRequest, asked: Sequence[ToolCall], scope: ScopeOf
+) -> bool:
+    """True if a person put an allowed tool in place of the tool that the model asked for."""
+    name, names = request.tool_call["name"], {each["id"]: each["name"] for each in asked}
+    is_edited = names.get(request.tool_call["id"], name) != name
+    return is_edited and may_call(crib, name, scope_in(cast("Any", request).runtime, scope))
 
 
 def _without_hidden_names(

@@ -37,7 +37,7 @@ from pydantic import BaseModel
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.integrations.langchain import (
     fit_tool,
-    is_edited,
+    is_allowed_edit,
     last_user_message,
     step_of,
     turn_of,
@@ -66,7 +66,6 @@ from toolcrib.integrations.selection import (
     check_names,
     choose_tools,
     known_tools,
-    may_call,
     report_outcome,
     scope_in,
 )
@@ -721,21 +720,17 @@ class _ToolCalls:
         """Answer to a call of a tool that the model was not given; else None."""
         state, call = cast("RoutingState", request.state), request.tool_call
         given = state.get("tools", [])
-        if request.tool is not None and (call["name"] in given or self._may_replace(request)):
+        # The last message has the calls to make; the model's own message is before it.
+        asked = last_calls(before_results(state["messages"][:-1]))
+        scope = self._options.scope
+        if request.tool is not None and (
+            call["name"] in given or is_allowed_edit(self._crib, request, asked, scope)
+        ):
             return None
         text = f"There is no tool {call['name']!r}; there are {', '.join(given) or 'none'}."
         if request.tool is not None:
             text = f"{text} {CALL_AGAIN}"
         return _error(state, call, text, Diagnosis("reclassify", "there is no such tool"))
-
-    def _may_replace(self, request: ToolCallRequest) -> bool:
-        """True if a person put an allowed tool in place of the model's."""
-        state, run = cast("RoutingState", request.state), cast("Any", request).runtime
-        # The last message has the calls to make; the model's own message is before it.
-        asked = last_calls(before_results(state["messages"][:-1]))
-        scope = scope_in(run, self._options.scope)
-        name = request.tool_call["name"]
-        return is_edited(request.tool_call, asked) and may_call(self._crib, name, scope)
 
 
 def _decision_error(answer: object, count: int) -> str:
