@@ -21,7 +21,13 @@ from toolcrib.encoders.language import language_of
 from toolcrib.errors import QueryError
 from toolcrib.extras import require_extra
 from toolcrib.indexers.points import clean
-from toolcrib.integrations.providers import Definition, Provider, fit_definition, refusals
+from toolcrib.integrations.providers import (
+    Definition,
+    Provider,
+    first_names,
+    fit_definition,
+    refusals,
+)
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.retrieval.legs import has_words
@@ -316,7 +322,7 @@ def _cut_descriptions(given: LintInput) -> Iterator[Problem]:
     cut = [tool for tool, text in texts.items() if len(text) == longest]
     ends = {texts[tool] for tool in cut if _LAST_WORD.search(texts[tool])}
     if longest >= MIN_CUT_CHARS and len(ends) >= MIN_CUT_DESCRIPTIONS and len(ends) == len(cut):
-        which = _first_names(cut)
+        which = first_names(cut)
         text = f"{which} end at {longest} characters each, in the middle of a sentence"
         yield Problem(cut[0], text, tuple(cut[1:]))
 
@@ -375,12 +381,7 @@ def _undescribed_parameters(given: LintInput) -> Iterator[Problem]:
         bare = [name for name, text in descriptions.items() if not text]
         if bare and 2 * len(bare) >= len(descriptions):
             count = f"{len(bare)} of {len(descriptions)} parameters"
-            yield Problem(spec.id, f"{count} have no description: {_first_names(bare)}")
-
-
-def _first_names(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+            yield Problem(spec.id, f"{count} have no description: {first_names(bare)}")
 
 
 # -- several tools ---------------------------------------------------------------------------------
@@ -394,7 +395,7 @@ def _same_descriptions(given: LintInput) -> Iterator[Problem]:
             alike[text].append(tool)
     for first, *others in alike.values():
         if others:
-            also = _first_names(others)
+            also = first_names(others)
             text = f"it has the same description as {also}: state in each how it differs"
             yield Problem(first, text, tuple(others))
 

@@ -78,13 +78,13 @@ def refusals(provider: Provider, given: Definition) -> Iterator[str]:
 
 def _check_property_names(given: Definition, pattern: str) -> str:
     named = (str(name) for name in object_of(given.schema.get("properties")))
-    bad = [name for name in named if not re.fullmatch(pattern, name)]
-    return f"its properties {_list_names(bad)} are not named {pattern}" if bad else ""
+    bad = [repr(name) for name in named if not re.fullmatch(pattern, name)]
+    return f"its properties {first_names(bad)} are not named {pattern}" if bad else ""
 
 
 def _check_root_keywords(given: Definition, words: str) -> str:
-    bad = [word for word in words.split() if word in given.schema]
-    return f"its schema has {_list_names(bad)} at the root" if bad else ""
+    bad = [repr(word) for word in words.split() if word in given.schema]
+    return f"its schema has {first_names(bad)} at the root" if bad else ""
 
 
 def _check_array_items(given: Definition, _: str) -> str:
@@ -93,8 +93,8 @@ def _check_array_items(given: Definition, _: str) -> str:
 
 
 def _check_required(given: Definition, _: str) -> str:
-    bad = [name for node in _nodes(given.schema) for name in _unknown_required(node)]
-    return f"its schema requires {_list_names(bad)}, and has no such property" if bad else ""
+    bad = [repr(name) for node in _nodes(given.schema) for name in _unknown_required(node)]
+    return f"its schema requires {first_names(bad)}, and has no such property" if bad else ""
 
 
 def _check_json_schema(given: Definition, _: str) -> str:
@@ -134,9 +134,10 @@ _CHECKS: dict[str, Callable[[Definition, str], str]] = {
 }
 
 
-def _list_names(names: Sequence[str], most: int = 5) -> str:
+def first_names(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and the number of all others: `a, b, c, d, e and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
+    return ", ".join(names[:most]) + more
 
 
 def _types(schema: Mapping[str, Any]) -> list[Any]:
