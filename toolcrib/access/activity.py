@@ -15,9 +15,8 @@ from toolcrib.access.server_file import OPTION_NAME
 from toolcrib.context.pii import SECRET_NAME, without_secrets
 from toolcrib.indexers.readers.base import is_list
 from toolcrib.indexers.readers.parsing import parse_json
-from toolcrib.records.codec import adapter, as_json, is_object
+from toolcrib.records.codec import adapter, as_json, is_object, iso_time
 from toolcrib.records.log import GatewayActivity, GatewayCall, GatewayServer
-from toolcrib.router.decision_log import iso_time
 from toolcrib.router.decision_log_db import WriteBehind
 from toolcrib.store.records_db import DbRow, RecordsDb
 
@@ -55,7 +54,7 @@ class ActivityLog:
         """Record a call; dropped where the database does not keep up."""
         at = self._now()
         row_id = f"{time.time_ns():019}-{secrets.token_hex(4)}"
-        self._queue.add(DbRow(row_id, at, as_json(replace(call, at=iso_time(at)))))
+        self._queue.add(DbRow(row_id, at, as_json(replace(call, at=iso_time(at, "milliseconds")))))
 
     def write_state(self, servers: Sequence[GatewayServer]) -> None:
         """Write the state of the servers, which counts for `MAX_STATE_AGE_S`."""

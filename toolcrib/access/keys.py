@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema, model_validator
@@ -25,7 +24,7 @@ from toolcrib.errors import (
     UnauthenticatedError,
 )
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.records.codec import FrozenModel, in_words
+from toolcrib.records.codec import FrozenModel, in_words, iso_time
 from toolcrib.records.scope import DEFAULT_NAMESPACE, Names, lowest
 from toolcrib.store.namespaced import NAMESPACE_PATTERN, check_name
 from toolcrib.store.records_db import DbRow, RecordsDb
@@ -234,8 +233,8 @@ class Key(FrozenModel):
     def listing(self, now: float) -> ListedKey:
         """The key with its state at a time."""
         times = self.expires_at, self.revoked_at
-        expires, revoked = (None if at is None else _iso(at) for at in times)
-        state, created = self.state(now), _iso(self.created_at)
+        expires, revoked = (None if at is None else iso_time(at) for at in times)
+        state, created = self.state(now), iso_time(self.created_at)
         return ListedKey(self.id, self.name, state, self.grant, created, expires, revoked)
 
 
@@ -267,7 +266,7 @@ class KeyRing:
         """
         now, key_id = self._now(), secrets.token_hex(6)
         if expires_at is not None and expires_at <= now:
-            past = _iso(expires_at)
+            past = iso_time(expires_at)
             raise QueryError(f"the key would expire in the past ({past}); give a later time")
         text = f"tc_{key_id}_{secrets.token_hex(32)}"
         try:
@@ -353,7 +352,3 @@ def _stored_key(entry: DbRow) -> Key:
             f"the key {entry.id!r} cannot be read ({in_words(error)}); a newer toolcrib may have "
             "written it"
         ) from error
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

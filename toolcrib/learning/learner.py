@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -33,7 +33,7 @@ from toolcrib.learning.lessons import (
 from toolcrib.learning.observations import Observation, ObservationTable, day_of, name_of
 from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
-from toolcrib.records.codec import adapter, as_json
+from toolcrib.records.codec import adapter, as_json, iso_time
 from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
 from toolcrib.retrieval.learned import (
     AGENTS,
@@ -456,7 +456,7 @@ class UsageLearner:
             tools = [replace(each, live=False, reason=why) for each in tools]
         read_server = adapter(ServerReplay).validate_python
         at, runs = state.get("at"), self.runs.read()
-        when = None if at is None else datetime.fromtimestamp(at, UTC).isoformat("T", "seconds")
+        when = None if at is None else iso_time(at)
         use = self._tool_use(runs, state)
         return LearningStatus(
             on=is_on,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from operator import not_
 from pathlib import Path
@@ -98,6 +99,11 @@ def load(kind: type[_Record], content: bytes | str) -> _Record:
         pydantic.ValidationError: the text is no record of this class.
     """
     return adapter(kind).validate_json(content)
+
+
+def iso_time(at: float, precision: str = "seconds") -> str:
+    """Unix time as ISO 8601 in UTC, as records have it."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision)
 
 
 # -- errors in words, and models of YAML files -----------------------------------------------------

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer, computed_field, model_validator
 
-from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Score
+from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Score, iso_time
 from toolcrib.records.tools import ToolSpec
 
 Unready: TypeAlias = Literal[
@@ -175,10 +175,6 @@ class Finding:
     why: str
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
 def _unix(at: Any) -> Any:
     return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
 
@@ -199,7 +195,7 @@ class Held:
     was_digest: str | None
     reason: str
     findings: tuple[Finding, ...]
-    since: Annotated[float, BeforeValidator(_unix), PlainSerializer(_iso, return_type=str)]
+    since: Annotated[float, BeforeValidator(_unix), PlainSerializer(iso_time, return_type=str)]
     spec: ToolSpec
     written_by: str = ""
     replaces: Annotated[ToolSpec | None, UNLESS_NONE] = None

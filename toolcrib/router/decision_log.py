@@ -17,7 +17,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypedDict, runtime_checkable
@@ -26,7 +25,7 @@ from pydantic import model_validator
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreDamagedError, StoreWriteError
-from toolcrib.records.codec import FrozenModel, adapter, as_json, object_of
+from toolcrib.records.codec import FrozenModel, adapter, as_json, iso_time, object_of
 from toolcrib.records.log import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import TelemetrySettings
@@ -166,7 +165,7 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
     ]
     known = {
         **made,
-        "at": iso_time(at),
+        "at": iso_time(at, "milliseconds"),
         "context": {**made["context"], "entities": [each["type"] for each in entities]},
         "tools": {**made["tools"], "items": items},
         "signals": _without_quotes(decision, _signals(decision)),
@@ -182,14 +181,14 @@ def feedback_record(
 ) -> dict[str, Any]:
     """Record of feedback on a decision at `at` (Unix time); the note only with `text`."""
     given = feedback.model_dump(exclude=None if text else {"note"})
-    return as_json(FeedbackRecord(decision_id, iso_time(at), **given))
+    return as_json(FeedbackRecord(decision_id, iso_time(at, "milliseconds"), **given))
 
 
 def outcome_record(
     decision_id: str, tool: str, outcome: Outcome, *, at: float, took_ms: float | None = None
 ) -> dict[str, Any]:
     """Record of the outcome of a call of a tool, by its id, at `at` (Unix time)."""
-    return as_json(OutcomeRecord(decision_id, iso_time(at), tool, outcome, took_ms))
+    return as_json(OutcomeRecord(decision_id, iso_time(at, "milliseconds"), tool, outcome, took_ms))
 
 
 def _text_fields(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
@@ -223,11 +222,6 @@ def _without_quotes(decision: Decision, signals: Iterable[str]) -> list[str]:
     shortened = [QUOTE_STARTS.split(signal, maxsplit=1)[0].split() for signal in signals]
     blanked = [" ".join(w if own(w) else OMISSION_MARK for w in words) for words in shortened]
     return list(dict.fromkeys(filter(None, blanked)))
-
-
-def iso_time(at: float) -> str:
-    """Time of a record as ISO text, which sorts in order of time."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
