@@ -99,14 +99,13 @@ class ChatServer:
     refuses: Collection[Mode | Literal["temperature", "max_tokens"]] = ()
     slow_s: float = 2.0
     retry_after_s: float = 0.0
-    port: int = 0
 
     def __post_init__(self) -> None:
         self.requests: list[ChatRequest] = []
         self.closing = threading.Event()
         self._reply_count = 0
         self._lock = threading.Lock()
-        self._server = _Listener(self, self.port)
+        self._server = _Listener(self)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -306,19 +305,17 @@ class _Listener(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, chat: ChatServer, port: int) -> None:
+    def __init__(self, chat: ChatServer) -> None:
         self.chat = chat
         self._open_sockets: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", 0), _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept the next connection."""
         accepted = super().get_request()
         self._open_sockets.add(accepted[0])
         return accepted
 
     def shutdown_request(self, request: Any) -> None:
-        """End a connection."""
         self._open_sockets.discard(request)
         super().shutdown_request(request)
 
@@ -335,7 +332,6 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
-        """Answer a request, or fail as planned."""
         with suppress(ConnectionError, TimeoutError):
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             protocol = PROTOCOL_OF_PATH.get(self.path.partition("?")[0])
