@@ -33,7 +33,7 @@ from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.records.definitions import OwnTool
-from toolcrib.retrieval.options import MAX_NEEDS, SearchOptions
+from toolcrib.retrieval.options import NEEDS_PARAMETER, SearchOptions
 from toolcrib.settings import Settings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId
@@ -143,12 +143,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
             return await self._find(context, given.get("query"), options)
 
         takes = {
-            "needs": {
-                "type": "array",
-                "items": {"type": "string"},
-                "maxItems": MAX_NEEDS,
-                "description": "One line for each tool that is needed: what it can do",
-            },
+            "needs": NEEDS_PARAMETER,
             "query": {"type": "string", "description": "What is to be done, in a few words"},
             "k": count_parameter(f"How many tools at most, if not {self._max_results}"),
             "token_budget": {

@@ -82,7 +82,7 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """Tools of the step: the search and always included tools first, new tools last."""
         tools = await self.wrapped.get_tools(ctx)
-        shown = await asyncio.to_thread(self._choose, ctx, frozenset(tools), list(tools))
+        shown = await asyncio.to_thread(self._choose, ctx, list(tools))
         given = {name: _fit_tool(tools[name]) for name in shown["names"] if name in tools}
         if SEARCH.name in given or SEARCH.name not in shown["names"]:
             return given
@@ -118,10 +118,9 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     def _choice(self) -> AgentTools:
         return AgentTools(self.crib, self.k, tuple(self.always_include), self.steps)
 
-    def _choose(
-        self, ctx: RunContext[AgentDepsT], have: frozenset[str], names: Sequence[str]
-    ) -> ShownTools:
-        scope, before = scope_in(ctx, self.scope), self._shown.pop(have, None)
+    def _choose(self, ctx: RunContext[AgentDepsT], names: Sequence[str]) -> ShownTools:
+        scope, have = scope_in(ctx, self.scope), frozenset(names)
+        before = self._shown.pop(have, None)
         if before is None:
             now = self._choice.for_turn(_turn(ctx, scope), names)
         else:

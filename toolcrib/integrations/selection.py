@@ -29,7 +29,7 @@ from toolcrib.records.codec import as_json, is_object, list_of
 from toolcrib.records.definitions import OwnTool, definition_tokens, summary
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.legs import has_words
-from toolcrib.retrieval.options import MAX_NEEDS
+from toolcrib.retrieval.options import MAX_NEEDS, NEEDS_PARAMETER
 from toolcrib.router.tools import settings_filter
 from toolcrib.store.filters import Filter, all_of
 from toolcrib.store.payload import has_key, name_keys, named_tools
@@ -484,15 +484,7 @@ SEARCH = ToolSpec(
     ),
     input_schema={
         "type": "object",
-        "properties": {
-            "needs": {
-                "type": "array",
-                "items": {"type": "string"},
-                "minItems": 1,
-                "maxItems": MAX_NEEDS,
-                "description": "One line for each tool that is needed: what it can do",
-            }
-        },
+        "properties": {"needs": {**NEEDS_PARAMETER, "minItems": 1}},
         "required": ["needs"],
         "additionalProperties": False,
     },

@@ -28,6 +28,14 @@ from toolcrib.store.filters import Filter, FilterField, validate
 MAX_NEEDS = 20
 """Maximum number of needs of a search; each need is a search of its own."""
 
+NEEDS_PARAMETER: Mapping[str, Any] = {
+    "type": "array",
+    "items": {"type": "string"},
+    "maxItems": MAX_NEEDS,
+    "description": "One line for each tool that is needed: what it can do",
+}
+"""Parameter of a search by a model."""
+
 MAX_CALLED = 1_000
 """Maximum number of calls in a search; of a longer run send the last ones."""
 
