@@ -354,11 +354,9 @@ class _Call:
 
     def _meter(self, reply: ChatReply | None, began: float) -> None:
         model = self.model
-        usage = ModelUsage(self.use, model.name, calls=1, failed=int(reply is None))
-        if reply is not None:
-            tokens = reply.input_tokens, reply.output_tokens
-            cost = model.price.of(*tokens) if model.price else None
-            usage = ModelUsage(self.use, model.name, 1, 0, *tokens, cost)
+        tokens = (reply.input_tokens, reply.output_tokens) if reply else (0, 0)
+        cost = model.price.of(*tokens) if reply and model.price else None
+        usage = ModelUsage(self.use, model.name, 1, int(reply is None), *tokens, cost)
         # A user's own chat model may lack the attribute.
         provider = getattr(model.chat, "provider", type(model.chat).__name__)
         request = ModelRequest(usage, time.monotonic() - began, provider)
@@ -563,11 +561,6 @@ class _EventLoop:
                 self.thread = thread.ident
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    @property
-    def is_running(self) -> bool:
-        """True if a coroutine was started in this process."""
-        return self._loop is not None and self.process == os.getpid()
-
 
 _EVENT_LOOP = _EventLoop()
 
@@ -576,8 +569,8 @@ _REQUEST_LIMITS = weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore
 
 
 def _close(chat: ChatModel) -> None:
-    """Close connections without waiting; there are none if the loop never ran."""
-    if _EVENT_LOOP.is_running:
+    """Close connections without waiting; there are none if the loop never ran in this process."""
+    if _EVENT_LOOP.process == os.getpid():
         _EVENT_LOOP.run(chat.aclose())
 
 
