@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -131,11 +132,6 @@ GatewayStore: TypeAlias = Annotated[
 ]
 
 
-Profile: TypeAlias = Annotated[
-    str | None, typer.Option(help="Name of one of gateway.profiles in the settings.")
-]
-
-
 def gateway(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(help="An mcp.json with the servers behind it.")],
@@ -158,7 +154,9 @@ def gateway(
     pin: Annotated[
         list[str] | None, typer.Option(help="Id of a tool that is always shown; may be repeated.")
     ] = None,
-    profile: Profile = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Name of one of gateway.profiles in the settings.")
+    ] = None,
     no_audit: NoAudit = False,
     strict: StrictAudit = False,
     json: Annotated[
@@ -221,7 +219,8 @@ def login(
     import_extra("fastmcp", "the gateway", "gateway")
     from toolcrib.access.logins import LoginOptions
     from toolcrib.gateway.config import McpFile
-    from toolcrib.gateway.serve import ServeOptions, log_in_at
+    from toolcrib.gateway.serve import ServeOptions, log_in
+    from toolcrib.indexers.readers.mcp_session import quiet_sdk
 
     serving = ServeOptions(McpFile(config, os.environ), store)
 
@@ -230,7 +229,10 @@ def login(
         typer.echo(link, err=True)
 
     how = LoginOptions(show, opens=not no_browser, port=port, timeout_s=timeout)
-    is_kept = log_in_at(name, serving, load_settings(context.obj), how)
+    settings = load_settings(context.obj)
+    with quiet_sdk():
+        target, logins = serving.login_target(name), serving.logins(settings)
+        is_kept = asyncio.run(log_in(target, logins, how))
     text = "is logged in" if is_kept else "asks for no login"
     print_either({"server": name, "logged_in": is_kept}, f"{escape(name)} {text}", json=json)
 
@@ -245,10 +247,11 @@ def logout(
     """Forget the login at a server; a running gateway uses it until its tokens end."""
     import_extra("fastmcp", "the gateway", "gateway")
     from toolcrib.gateway.config import McpFile
-    from toolcrib.gateway.serve import ServeOptions, log_out_of
+    from toolcrib.gateway.serve import ServeOptions
 
     serving = ServeOptions(McpFile(config, os.environ), store)
-    was_kept = log_out_of(name, serving, load_settings(context.obj))
+    logins, target = serving.logins(load_settings(context.obj)), serving.login_target(name)
+    was_kept = logins.delete(target.url)
     text = "is logged out" if was_kept else "was not logged in"
     print_either({"server": name, "logged_out": was_kept}, f"{escape(name)} {text}", json=json)
 

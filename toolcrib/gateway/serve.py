@@ -175,17 +175,6 @@ async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
         return auth.login is not None
 
 
-def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:
-    """Log in at a configured server, by `log_in`."""
-    with quiet_sdk():
-        return asyncio.run(log_in(serving.login_target(name), serving.logins(settings), how))
-
-
-def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
-    """Delete the login at a configured server; True if there was one."""
-    return serving.logins(settings).delete(serving.login_target(name).url)
-
-
 # -- stdio and HTTP ------------------------------------------------------------------------------
 
 
