@@ -42,6 +42,7 @@ from toolcrib.indexers.readers.mcp_config import servers_of, variables_of
 from toolcrib.records import Scope
 from toolcrib.records.log import ConfiguredServer, GatewayActivity
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, ServiceInfo, Undone
+from toolcrib.store.filters import from_scope
 
 READINESS_TIMEOUT_S = 1.0
 """Time that metrics wait for the number of tools."""
@@ -210,8 +211,8 @@ async def list_quarantine(context: RequestContext) -> HeldTools:
 
 
 def _held_in_scope(context: RequestContext) -> tuple[Held, ...]:
-    scope = context.scope()
-    return tuple(held for held in context.quarantine().list() if is_allowed(scope, held.spec))
+    allowed = from_scope(context.scope())
+    return tuple(held for held in context.quarantine().list() if is_allowed(allowed, held.spec))
 
 
 async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody) -> None:
@@ -227,7 +228,7 @@ def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib)
     quarantine = context.quarantine()
     with context.state.lock(context.namespace):
         held = quarantine.get(tool_id)
-        if held is None or not is_allowed(context.scope(), held.spec):
+        if held is None or not is_allowed(from_scope(context.scope()), held.spec):
             reach = [each.tool_id for each in _held_in_scope(context)]
             raise UnknownToolError(tool_id, nearest(tool_id, reach))
         if body.digest is not None:

@@ -349,12 +349,8 @@ def write_tools(
     return replace(report, refused=(*refused, *report.refused)), held
 
 
-def is_allowed(scope: Scope, spec: ToolSpec) -> bool:
-    """True for a tool within a scope."""
-    return _is_within(from_scope(scope), spec)
-
-
-def _is_within(allowed: Filter | None, spec: ToolSpec) -> bool:
+def is_allowed(allowed: Filter | None, spec: ToolSpec) -> bool:
+    """True for a tool that passes the filter of a scope."""
     if allowed is None:
         return True
     try:
@@ -378,7 +374,7 @@ def _allowed_and_refused(
     foreign = {tool.id for tool in crib.list_tools(where=all_of(ids, Not(allowed)))}
     kept: list[tuple[str, ToolSpec]] = []
     for source, spec in specs:
-        if spec.id not in foreign and _is_within(allowed, spec):
+        if spec.id not in foreign and is_allowed(allowed, spec):
             kept.append((source, spec))
         else:
             refused.append(Refusal(source, spec.id, OUT_OF_SCOPE_REASON))
