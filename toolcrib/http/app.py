@@ -9,9 +9,9 @@ import asyncio
 import hashlib
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from mimetypes import guess_type
 from pathlib import Path
@@ -73,6 +73,8 @@ PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+DOCS_HEADERS = {**PAGE_HEADERS, "Content-Security-Policy": DOCS_POLICY}
+
 CONSOLE = Path(__file__).with_name("console") / "static"
 """Built files of the console: a page that explains decisions."""
 
@@ -93,8 +95,8 @@ def make_app(
     rates = RateLimiter(settings.service.rate)
     routes = [
         *make_routes(ENDPOINTS),
-        Route("/openapi.json", _openapi),
-        Route("/docs", _docs),
+        _document("/openapi.json", openapi, JSON),
+        _document("/docs", _docs_page, "text/html", DOCS_HEADERS),
         *_token_metadata(callers),
         *_console(),
     ]
@@ -122,15 +124,6 @@ def openapi() -> bytes:
     return to_json(document(ENDPOINTS))
 
 
-async def _openapi(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
-    return Response(openapi(), media_type=JSON)
-
-
-async def _docs(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
-    headers = {**PAGE_HEADERS, "Content-Security-Policy": DOCS_POLICY}
-    return Response(_docs_page(), media_type="text/html", headers=headers)
-
-
 @cache
 def _docs_page() -> str:
     return docs_page(document(ENDPOINTS))
@@ -140,14 +133,18 @@ def _token_metadata(callers: Callers) -> list[Route]:
     """Route of the metadata that lead clients to the issuer of tokens, if there is one."""
     if not isinstance(callers, KeysAndTokens) or callers.resource is None:
         return []
-    content = to_json(callers.metadata())
+    # Allow clients in a browser, which have another origin.
+    headers = {"Access-Control-Allow-Origin": "*"}
+    return [_document(callers.metadata_path, partial(to_json, callers.metadata()), JSON, headers)]
 
-    async def metadata(_request: Request) -> Response:
-        # Allow clients in a browser, which have another origin.
-        headers = {"Access-Control-Allow-Origin": "*"}
-        return Response(content, media_type=JSON, headers=headers)
 
-    return [Route(callers.metadata_path, metadata)]
+def _document(
+    path: str, make: Callable[[], bytes | str], kind: str, headers: Mapping[str, str] | None = None
+) -> Route:
+    async def send(_request: Request) -> Response:
+        return Response(make(), media_type=kind, headers=headers)
+
+    return Route(path, send)
 
 
 def _console() -> list[Route]:
