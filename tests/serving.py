@@ -25,7 +25,7 @@ from toolcrib.access.tokens import callers_of
 from toolcrib.client import RemoteCrib
 from toolcrib.http import Callers, make_app
 from toolcrib.http.server import make_server
-from toolcrib.telemetry import Logs, Telemetry
+from toolcrib.telemetry import Logs, Metrics, Telemetry, Traces
 from toolcrib.tenants import Tenants
 
 __all__ = ["ANSWER_TIMEOUT_S", "Service", "answering", "running_service", "serving_app"]
@@ -141,7 +141,8 @@ def running_service(
     the spans.
     """
     log = io.BytesIO()
-    telemetry = Telemetry.of(settings.service, provider=provider, logs=Logs("json", log))
+    traces = provider and Traces(provider, text=settings.service.trace_text)
+    telemetry = Telemetry(Metrics(), Logs("json", log), traces)
     with Tenants.open(location, settings=settings) as namespaces:
         asked = callers or callers_of(KeyRing(namespaces.records_db), settings.tokens)
         app = make_app(namespaces, settings, callers=asked, telemetry=telemetry)

@@ -437,13 +437,11 @@ class Telemetry:
     traces: Traces | None = None
 
     @classmethod
-    def of(
-        cls, settings: ServiceSettings, *, provider: Any = None, logs: Logs | None = None
-    ) -> Telemetry:
-        """Telemetry by the settings; `provider` comes before OpenTelemetry's variables."""
-        chosen = provider if provider is not None else configured_provider()
-        traces = None if chosen is None else Traces(chosen, text=settings.trace_text)
-        return cls(Metrics(), logs or Logs(settings.log_format), traces)
+    def of(cls, settings: ServiceSettings) -> Telemetry:
+        """Telemetry by the settings and OpenTelemetry's variables."""
+        provider = configured_provider()
+        traces = None if provider is None else Traces(provider, text=settings.trace_text)
+        return cls(Metrics(), Logs(settings.log_format), traces)
 
     def record(self, summary: RequestSummary) -> None:
         """Count, log and trace an answered request."""

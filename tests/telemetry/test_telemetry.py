@@ -6,16 +6,12 @@ import io
 
 from toolcrib.errors import OverloadedError, QueryError, StoreError
 from toolcrib.settings import ServiceSettings
-from toolcrib.telemetry import Logs, RequestSummary, Telemetry
-
-
-def made(out, **how):
-    return Telemetry.of(ServiceSettings(), logs=Logs("json", out), **how)
+from toolcrib.telemetry import Logs, Metrics, RequestSummary, Telemetry
 
 
 def test_only_what_somebody_should_look_at_is_logged_as_an_error():
     out = io.BytesIO()
-    telemetry = made(out)
+    telemetry = Telemetry(Metrics(), Logs("json", out))
     for error in (QueryError("asked wrong"), OverloadedError("too much")):
         telemetry.log_fault("r", error)
     assert out.getvalue() == b""
