@@ -190,9 +190,8 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
         self._crib: Crib | None = None
         self._sent_instructions: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
         self._with_passages = frozenset[str]()
-        knowledge = OwnTool.FIND_KNOWLEDGE
         self._knowledge_search = SearchTool.of(
-            knowledge,
+            OwnTool.FIND_KNOWLEDGE,
             KNOWLEDGE_TEXT,
             KNOWLEDGE_PARAMETERS,
             self._find_knowledge,

@@ -304,9 +304,7 @@ def _is_json(request: Request) -> bool:
 
 
 def _require_acceptable(request: Request) -> None:
-    accepted = header(request.scope, "accept")
-    if accepted is None or accepted in {"*/*", JSON}:
-        return
+    accepted = header(request.scope, "accept") or ""
     kinds = {each.partition(";")[0].strip() for each in accepted.split(",")}
     if kinds.isdisjoint(ACCEPTABLE_TYPES):
         raise HTTPException(406, "the answer is application/json; accept that, or */*")

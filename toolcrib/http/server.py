@@ -36,9 +36,9 @@ HEAD_TOO_LARGE = (
 def make_server(app: Starlette, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
     """Server whose `run([socket])` serves that socket until a signal ends it.
 
-    `ready` is called once the server is reachable, and again when it stops. After the first SIGTERM
-    or SIGINT no request is admitted, and running requests are finished within `service.drain_s`; a
-    second signal does not wait for them.
+    `ready` is called once the server is reachable. After the first SIGTERM or SIGINT no request is
+    admitted, and running requests are finished within `service.drain_s`; a second signal does not
+    wait for them.
     """
     head_s = app.state.service.settings.service.timeout_s
     config = uvicorn.Config(
@@ -93,8 +93,8 @@ class _DrainingServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """True when it is time to end; called ten times a second."""
-        is_late = self._until is not None and time.monotonic() > self._until
-        if is_late or (self._until is not None and not self._state.is_busy):
+        until = self._until
+        if until is not None and (time.monotonic() > until or not self._state.is_busy):
             self.should_exit = True
         if self.should_exit:
             self._state.ending.set()

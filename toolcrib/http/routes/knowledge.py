@@ -109,8 +109,7 @@ class CollectionsBody(Body):
 
 async def list_collections(context: RequestContext) -> CollectionList:
     """List the collections in scope, with their numbers of passages."""
-    scope = context.scope()
-    return await context.read(lambda crib: _collections(crib, scope))
+    return await context.read(lambda crib: _collections(crib, context.scope()))
 
 
 def _collections(crib: Crib, scope: Scope) -> CollectionList:
@@ -143,8 +142,7 @@ async def delete_collection(
     context: RequestContext, name: Annotated[str, Field(max_length=200)]
 ) -> None:
     """Remove a collection with all its passages."""
-    scope = context.scope()
-    await context.write(lambda crib: _remove(crib, name, (), scope))
+    await context.write(lambda crib: _remove(crib, name, (), context.scope()))
 
 
 def _remove(crib: Crib, name: str, documents: Iterable[str], scope: Scope) -> int:

@@ -494,8 +494,7 @@ def _ranked_tools(
 
 async def get_tool(context: RequestContext, tool_id: ToolId) -> ToolSpec:
     """Get the whole specification of a tool."""
-    scope = context.scope()
-    return await context.read(lambda crib: crib.get_tool(tool_id, scope=scope))
+    return await context.read(lambda crib: crib.get_tool(tool_id, scope=context.scope()))
 
 
 class LinksBody(Body):
@@ -539,11 +538,10 @@ async def check_tools(context: RequestContext, body: CheckBody) -> CheckedTools:
 
 async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
     """Remove a tool."""
-    scope = context.scope()
 
     def work(crib: Crib) -> None:
         # A tool out of scope is unknown.
-        crib.get_tool(tool_id, scope=scope)
+        crib.get_tool(tool_id, scope=context.scope())
         crib.remove_tools(tool_id)
 
     await context.write(work)
@@ -551,8 +549,7 @@ async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
 
 async def count_facets(context: RequestContext) -> Facets:
     """Count the tools in scope, by server, tag, category and sensitivity."""
-    scope = context.scope()
-    return await context.read(lambda crib: crib.facets(scope=scope))
+    return await context.read(lambda crib: crib.facets(scope=context.scope()))
 
 
 TOOL_PATH = "/v1/tools/{id:path}"
