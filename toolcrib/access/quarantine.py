@@ -49,10 +49,10 @@ class Quarantine:
         written_by: str = "",
         find_served: Callable[[str], ToolSpec | None] = lambda _: None,
         findings: Iterable[Finding] | None = None,
-    ) -> tuple[list[ToolSpec], list[Held]]:
-        """Pass tools that no finding blocks or that are approved in this version; hold the rest.
+    ) -> list[Held]:
+        """Hold the tools that a finding blocks and that are not approved in this version.
 
-        A tool that passes releases the tool held under its id. `find_served` finds the served tool
+        Any other tool releases the tool held under its id. `find_served` finds the served tool
         that a held tool of the same id replaces. `findings`: of an audit of these tools, if made.
         """
         given = list(specs)
@@ -60,18 +60,15 @@ class Quarantine:
         for finding in audit_all(given) if findings is None else findings:
             found.setdefault(finding.tool, []).append(finding)
         before = self.held_ids()
-        passed: list[ToolSpec] = []
         held: list[Held] = []
         for spec in given:
             own = found.get(spec.id, [])
-            if not blocks(own) or self._is_approved(spec, own):
-                passed.append(spec)
-                if spec.id in before:
-                    self._records.delete(self._held_table, spec.id)
-                continue
-            old, by = find_served(spec.id), written_by
-            held.append(self.hold(spec, DANGEROUS_REASON, own, written_by=by, replaces=old))
-        return passed, held
+            if blocks(own) and not self._is_approved(spec, own):
+                old, by = find_served(spec.id), written_by
+                held.append(self.hold(spec, DANGEROUS_REASON, own, written_by=by, replaces=old))
+            elif spec.id in before:
+                self._records.delete(self._held_table, spec.id)
+        return held
 
     def audit(self, listings: Mapping[str, Sequence[ToolSpec]]) -> list[Finding]:
         """Audit the tools of servers, by server; a specification is audited once.
@@ -111,7 +108,7 @@ class Quarantine:
         listings: dict[str, list[ToolSpec]] = {}
         for spec in specs:
             listings.setdefault(spec.server, []).append(spec)
-        _, kept_back = self.screen(specs, findings=self.audit(listings))
+        kept_back = self.screen(specs, findings=self.audit(listings))
         held = {each.tool_id: each for each in kept_back}
         return [
             (source, Refusal(source, item.id, _refusal_reason(held[item.id])))

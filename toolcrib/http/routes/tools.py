@@ -326,26 +326,19 @@ def write_tools(
         StoreError: the store failed; a part may be written.
     """
     kept, refused = _allowed_and_refused(crib, entries, scope)
-    held: list[Held] = []
 
     def find_served(tool_id: str) -> ToolSpec | None:
         with suppress(UnknownToolError):
             return crib.get_tool(tool_id)
         return None
 
-    def screen(entries: Iterable[Entry]) -> list[Entry]:
-        given = list(entries)
-        if quarantine is not None:
-            specs = [item for _, item in given if isinstance(item, ToolSpec)]
-            held.extend(quarantine.screen(specs, written_by=written_by, find_served=find_served)[1])
-        back = {(each.tool_id, each.digest) for each in held}
-        return [
-            (source, item)
-            for source, item in given
-            if not isinstance(item, ToolSpec) or (item.id, item.digest) not in back
-        ]
-
-    report = crib.index_tools(ReadSources(kept), screen=screen, progress=listener)
+    held: list[Held] = []
+    if quarantine is not None:
+        specs = (spec for _, spec in kept)
+        held = quarantine.screen(specs, written_by=written_by, find_served=find_served)
+    back = {(each.tool_id, each.digest) for each in held}
+    passed: list[Entry] = [each for each in kept if (each[1].id, each[1].digest) not in back]
+    report = crib.index_tools(ReadSources(kept), screen=lambda _: passed, progress=listener)
     return replace(report, refused=(*refused, *report.refused)), held
 
 
