@@ -23,7 +23,6 @@ from toolcrib import __version__
 from toolcrib.errors import ServiceError, SettingsError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.problems import problem_of
-from toolcrib.records.turns import ModelUsage
 from toolcrib.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class RequestSummary:
     `route` is the template, never the path, which may name a tool. `stages` are milliseconds by
     stage, in their order. `turned_away` is the reason why a request was refused before any work.
     `text` is the user's, for traces alone, if the settings allow it. `traceparent` came with the
-    request. `usage` sums up the `model_requests`.
+    request.
     """
 
     request_id: str
@@ -55,7 +54,6 @@ class RequestSummary:
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
     verdict: str | None = None
     degraded: tuple[str, ...] = ()
-    usage: tuple[ModelUsage, ...] = ()
     model_requests: tuple[ModelRequest, ...] = ()
     turned_away: str | None = None
     text: str | None = None
@@ -250,12 +248,12 @@ class Traces:
                 "gen_ai.data_source.id": "knowledge" if is_knowledge else "tools",
                 "gen_ai.retrieval.query.text": summary.text if self._text else None,
             }
-        if summary.usage:
-            models = sorted({each.model for each in summary.usage})
+        if usage := [each.usage for each in summary.model_requests]:
+            models = sorted({each.model for each in usage})
             known |= {
                 "gen_ai.request.model": models[0] if len(models) == 1 else None,
-                "gen_ai.usage.input_tokens": sum(each.input_tokens for each in summary.usage),
-                "gen_ai.usage.output_tokens": sum(each.output_tokens for each in summary.usage),
+                "gen_ai.usage.input_tokens": sum(each.input_tokens for each in usage),
+                "gen_ai.usage.output_tokens": sum(each.output_tokens for each in usage),
             }
         return {name: value for name, value in known.items() if value is not None}
 

@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from toolcrib.errors import SettingsError
+from toolcrib.language_models import ModelRequest
 from toolcrib.records.turns import ModelUsage
 from toolcrib.telemetry import RequestSummary, Traces, configured_provider
 
@@ -83,7 +84,9 @@ def test_words_of_a_user_are_in_a_trace_where_that_is_allowed(provider, exporter
 def test_a_span_has_the_tokens_of_language_models(provider, exporter):
     usage = ModelUsage("judge", "small", 2, input_tokens=7, output_tokens=3)
     more = ModelUsage("rerank", "small", 1, input_tokens=1, output_tokens=1)
-    Traces(provider).write(RequestSummary("r", "POST", "/v1/classify", 200, usage=(usage, more)))
+    requests = ModelRequest(usage, 0.2, "openai"), ModelRequest(more, 0.1, "openai")
+    summary = RequestSummary("r", "POST", "/v1/classify", 200, model_requests=requests)
+    Traces(provider).write(summary)
     [span] = exporter.get_finished_spans()
     assert span.attributes["gen_ai.request.model"] == "small"
     assert span.attributes["gen_ai.usage.input_tokens"] == 8

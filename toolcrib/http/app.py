@@ -237,7 +237,6 @@ class _Admission:
             sender.record_disconnect()
             context.took_ms = (time.perf_counter() - started) * 1000
             context.key_id = context.caller.key_id or context.key_id
-            context.usage = context.meter.usage
             context.model_requests = context.meter.requests
             if context.route == UNMATCHED_ROUTE:
                 # The request was refused before routing; its address may be known.
