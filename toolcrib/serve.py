@@ -132,6 +132,11 @@ GatewayStore: TypeAlias = Annotated[
 ]
 
 
+Profile: TypeAlias = Annotated[
+    str | None, typer.Option(help="Name of one of gateway.profiles in the settings.")
+]
+
+
 def gateway(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(help="An mcp.json with the servers behind it.")],
@@ -154,9 +159,7 @@ def gateway(
     pin: Annotated[
         list[str] | None, typer.Option(help="Id of a tool that is always shown; may be repeated.")
     ] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="Name of one of gateway.profiles in the settings.")
-    ] = None,
+    profile: Profile = None,
     no_audit: NoAudit = False,
     strict: StrictAudit = False,
     json: Annotated[

@@ -27,7 +27,6 @@ from toolcrib.access.keys import KeyRing
 from toolcrib.access.logins import BrowserLogin, LoginOptions, Logins, may_log_in
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.access.tokens import callers_of
-from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.activity import OperationMetrics
 from toolcrib.gateway.approval import Approval, is_tool
@@ -70,7 +69,7 @@ class ServeOptions:
 
     def login_command(self, name: str) -> str:
         """Command line that logs in at a server of this gateway."""
-        store = self.store if is_url(self.store) else str(Path(self.store).absolute())
+        store = self.store if build.is_url(self.store) else str(Path(self.store).absolute())
         places = ["--config", str(self.file.path.absolute()), "--store", store]
         return shlex.join(["toolcrib", "gateway", "login", name, *places])
 

@@ -95,8 +95,8 @@ def make_app(
     rates = RateLimiter(settings.service.rate)
     routes = [
         *make_routes(ENDPOINTS),
-        _document("/openapi.json", openapi, JSON),
-        _document("/docs", _docs_page, "text/html", DOCS_HEADERS),
+        _document_route("/openapi.json", openapi, JSON),
+        _document_route("/docs", _docs_page, "text/html", DOCS_HEADERS),
         *_token_metadata(callers),
         *_console(),
     ]
@@ -135,10 +135,11 @@ def _token_metadata(callers: Callers) -> list[Route]:
         return []
     # Allow clients in a browser, which have another origin.
     headers = {"Access-Control-Allow-Origin": "*"}
-    return [_document(callers.metadata_path, partial(to_json, callers.metadata()), JSON, headers)]
+    make = partial(to_json, callers.metadata())
+    return [_document_route(callers.metadata_path, make, JSON, headers)]
 
 
-def _document(
+def _document_route(
     path: str, make: Callable[[], bytes | str], kind: str, headers: Mapping[str, str] | None = None
 ) -> Route:
     async def send(_request: Request) -> Response:
