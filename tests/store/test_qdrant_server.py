@@ -70,13 +70,12 @@ def over(client: QdrantClient, layout: Layout, collection: str = "toolcrib") -> 
     return store
 
 
-def test_opening_again_finds_everything(client):
-    first = over(client, LAYOUT)
-    first.upsert([a_full_point()])
-    first.write_meta({"model": "a"})
-    first.close()
-    again = over(client, LAYOUT)
-    assert (again.count(), dict(again.read_meta())) == (1, {"model": "a"})
+def test_opening_again_finds_everything(server: LocalQdrant):
+    with closing(ServerStore.open(server.url, LAYOUT)) as first:
+        first.upsert([a_full_point()])
+        first.write_meta({"model": "a"})
+    with closing(ServerStore.open(server.url, LAYOUT)) as again:
+        assert (again.count(), dict(again.read_meta())) == (1, {"model": "a"})
 
 
 def test_a_collection_of_ours_opens_with_the_layout_that_it_has(client):
@@ -156,9 +155,9 @@ def test_what_is_not_a_url_is_refused_before_anything_is_sent(url):
 
 def test_a_forked_child_has_connections_of_its_own(monkeypatch):
     with closing(connect("http://127.0.0.1:6333", None, 1.0)) as connection:
-        before, shared = connection.client, connection.another()
+        before = connection.client
         monkeypatch.setattr(os, "getpid", lambda: 0)
-        assert before not in (shared.client, connection.client)
+        assert connection.client is not before
         assert connection.client is connection.client
 
 

@@ -93,7 +93,7 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
     client = make()
     if api_key is not None and parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
         _warn_of_open_key(shown)
-    return QdrantConnection(client, shown, owns_client=True, make=make)
+    return QdrantConnection(client, shown, make=make)
 
 
 def _make_client(**given: Any) -> QdrantClient:
@@ -132,22 +132,16 @@ def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float
 
 
 class QdrantConnection:
-    """Sends requests over a client; with `owns_client` both are closed together.
+    """Sends requests over a client, which it closes.
 
     `place`: the server as messages name it. `make` makes the client of a forked child.
     """
 
     def __init__(
-        self,
-        client: QdrantClient,
-        place: str,
-        *,
-        owns_client: bool = False,
-        make: Callable[[], QdrantClient] | None = None,
+        self, client: QdrantClient, place: str, *, make: Callable[[], QdrantClient] | None = None
     ) -> None:
         self.place = place
         self._client: QdrantClient | None = client
-        self._owns_client = owns_client
         self._make, self._process = make, os.getpid()
 
     @property
@@ -200,14 +194,10 @@ class QdrantConnection:
                 f"time ({status.value}); repeat the write when the server is less busy"
             )
 
-    def another(self) -> QdrantConnection:
-        """A second connection over the same client; each is closed by itself."""
-        return QdrantConnection(self.client, self.place, make=self._make)
-
     def close(self) -> None:
         """Refuse further calls; a second call of `close` does nothing."""
         client, self._client = self._client, None
-        if client is not None and self._owns_client:
+        if client is not None:
             client.close()
 
     # -- collections -----------------------------------------------------------------------

@@ -320,8 +320,8 @@ class ServerStore(Store):
         plan = replace(self.plan(), **chosen)
         self._make(fresh, layout, plan)
         self._connection.wait_for_nodes(fresh)
-        beside = ServerStore(self._connection.another(), fresh, layout, plan)
-        old = ServerStore(self._connection.another(), live, self.layout, plan)
+        beside = ServerStore(self._connection, fresh, layout, plan)
+        old = ServerStore(self._connection, live, self.layout, plan)
         try:
             yield beside
             if copy is not None:
@@ -329,8 +329,6 @@ class ServerStore(Store):
         except BaseException:
             self._remove(fresh)
             raise
-        finally:
-            beside.close()
         self._move_alias(fresh)
         self.layout, self._by_tenant = layout, plan.tenant_shards is not None
         if copy is not None:
