@@ -69,8 +69,7 @@ class LearnedTools:
         if len(scores) > MAX_LIFTED_TOOLS:
             ranked = sorted(scores, key=lambda point: (-scores[point], point))
             first = ranked[:MAX_LIFTED_TOOLS]
-        known = [point for point in first if point in self.places]
-        shares = self.shares(known, self.kernels(query)) if known else {}
+        shares = self.shares(first, self.kernels(query))
         return {point: (1 - scores[point]) * share for point, share in shares.items()}
 
     def shares(self, points: Iterable[int], kernels: Floats) -> dict[int, float]:

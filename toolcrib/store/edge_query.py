@@ -100,15 +100,11 @@ class EdgeSearch:
         # Legs share a filter, whose points are counted once.
         estimate_points = cache(partial(count_points, self.shard, exact=False))
         answers: list[list[ScoredPoint]] = []
-        shared = queries[0].where if queries else None
-        where = self.without_universal_flags(shared)
         # A batch of queries is no faster: 2.0 ms against 1.3 ms.
         for query in queries:
             hits: list[Any] = []
             if self._has_vectors(query.using):
-                if query.where is not shared:
-                    shared = query.where
-                    where = self.without_universal_flags(shared)
+                where = self.without_universal_flags(query.where)
                 hits = self.shard.query(
                     to_query(self._with_idf_weights(query), where, estimate_points)
                 )
