@@ -231,12 +231,6 @@ def language_of(text: str) -> str | None:
     return language if probability >= MIN_LANGUAGE_PROBABILITY else None
 
 
-def likeliest_language(text: str, among: Collection[str]) -> str:
-    """The likeliest language `among` some of `LANGUAGES`; needs the extra `context`."""
-    ranked = _identifier().rank(text[:MAX_LANGUAGE_CHARS])
-    return next(language for language, _ in ranked if language in among)
-
-
 @cache
 def _identifier() -> Any:
     try:
@@ -285,6 +279,8 @@ class Lexicon:
     A query in another language can then match tools by words (dictionary-based query translation,
     Pirkola et al. 2001).
 
+    Needs the extra `context`.
+
     Raises:
         EncoderError: the file cannot be read.
     """
@@ -297,7 +293,8 @@ class Lexicon:
 
     def english(self, text: str) -> str:
         """English words for a text in another language, in its order; may be empty."""
-        language = likeliest_language(text, self._words)
+        ranked = _identifier().rank(text[:MAX_LANGUAGE_CHARS])
+        language = next(each for each, _ in ranked if each in self._words)
         words = self._words[language]
         found = (words[term] for term in terms(text, language) if term in words)
         return " ".join(dict.fromkeys(found))
