@@ -83,7 +83,6 @@ class ToolIndex:
         self._lexical = LexicalEncoder(settings.lexical)
         self._fingerprint = tool_fingerprint(dense, self._lexical, settings)
         self._writing = threading.Lock()
-        self._is_signed = False
         self.is_closed = False
         self._heads = ExampleHeads(store)
         self._learned_from_use = NO_LEARNED_DATA
@@ -176,14 +175,6 @@ class ToolIndex:
                 return read_tool(record.payload)
         compared = islice(self.store.scroll(from_scope(scope), ("id",)), _MAX_COMPARED_IDS)
         raise UnknownToolError(tool_id, nearest(tool_id, (r.payload["id"] for r in compared)))
-
-    def get_by_name(self, name: str, *, scope: Scope | None = None) -> ToolSpec:
-        """As `by_name`, with an error in place of None.
-
-        Raises:
-            UnknownToolError: no tool, or several tools, have the name.
-        """
-        return self.by_name(name, scope=scope) or self.get(name, scope=scope)
 
     def by_name(self, name: str, *, scope: Scope | None = None) -> ToolSpec | None:
         """Specification of the only tool in scope with a name, in any of the name's spellings."""
@@ -367,10 +358,8 @@ class ToolIndex:
         self.store.close()
 
     def _write_fingerprint(self) -> None:
-        if not self._is_signed:
-            if "identity" not in self.store.read_meta():
-                self.store.write_meta({"identity": self._fingerprint})
-            self._is_signed = True
+        if "identity" not in self.store.read_meta():
+            self.store.write_meta({"identity": self._fingerprint})
 
 
 def _is_within(scope: Scope | None, payload: Mapping[str, Any]) -> bool:

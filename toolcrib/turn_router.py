@@ -258,12 +258,14 @@ class TurnRouter:
         require_text(failed_tool, "tool")
         require_type(k, int, "option k", "a whole number")
         require_positive(k, "k")
-        retriever = self._tools.retriever
+        tools, retriever = self._tools, self._tools.retriever
         is_local = retriever.rerank_stage != "llm"
         plan = replace(FULL_PLAN, rerank=is_local or self._router().may_show_to_model(turn))
         found = alternates(
             partial(retriever.find, plan=plan),
-            self._tools.get_by_name(failed_tool, scope=turn.scope),
+            # An unknown name, or that of several tools, is an error as an id.
+            tools.by_name(failed_tool, scope=turn.scope)
+            or tools.get(failed_tool, scope=turn.scope),
             turn.text,
             excluded=self._failed_tools(decision_id) if decision_id else (),
             scope=turn.reach,
