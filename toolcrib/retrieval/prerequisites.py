@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from toolcrib.records import FindResult, ToolHit, ToolLink, ToolLinks, ToolSpec
@@ -114,8 +113,6 @@ def _preference(need: _Requirement, record: Record) -> tuple[bool, bool, str]:
 Companions: TypeAlias = Mapping[str, Sequence[str]]
 """Ids of the companions of each tool, by its id."""
 
-NO_COMPANIONS: Companions = MappingProxyType({})
-
 COMPANION_CONSUMERS = 6
 """First tools that bring companions; 3 and 10 changed nothing on a development split."""
 
@@ -209,8 +206,8 @@ def bring_linked_tools(
     *,
     shares: FusionWeights,
     k: int | Literal["auto"],
-    authors: bool = True,
-    learned: Companions = NO_COMPANIONS,
+    authors: bool,
+    learned: Companions,
 ) -> list[ToolHit]:
     """Add providers and companions of the first hits, and successors of deprecated hits.
 
@@ -446,9 +443,7 @@ def _successor(deprecated: _LinkedTool, siblings: Iterable[_LinkedTool]) -> str 
     return next((min(ids) for ids in named if ids), None)
 
 
-def links_of(
-    store: Store, tool_id: str, limits: Filter | None, learned: Companions = NO_COMPANIONS
-) -> ToolLinks:
+def links_of(store: Store, tool_id: str, limits: Filter | None, learned: Companions) -> ToolLinks:
     """Tools within `limits` that a tool needs, its companions, and its consumers."""
     (own,) = map(_LinkedTool.from_record, store.retrieve([point_id(tool_id)]))
     demands = [*_demands(own), *_companions(own, learned)]
