@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 from toolcrib import errors
 
@@ -95,7 +95,6 @@ def retry_after(error: BaseException) -> float | None:
     return problem_of(error).retry_after_s if own is None else own
 
 
-@cache
 def slug_of(kind: type[BaseException]) -> str:
     """Name of a problem in `urn:toolcrib:problem:...`: `unknown-tool` of UnknownToolError.
 

@@ -53,7 +53,7 @@ class TestVectors:
         assert (vector.values > 0).all()
 
     def test_terms_of_one_dimension_add_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(lexical, "_dimension", lambda _: 7)
+        monkeypatch.setattr(lexical.zlib, "crc32", lambda _: 7)
         vector = LexicalEncoder().encode_terms(["one", "other", "other"])
         assert vector.indices.tolist() == [7]
         assert vector.values.tolist() == [3.0]

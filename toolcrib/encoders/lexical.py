@@ -16,7 +16,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -25,11 +24,6 @@ from pydantic import Field
 from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import SettingsError
 from toolcrib.text import STEMMED_LANGUAGES, TOKENS_VERSION, tokenise
-
-
-@lru_cache(maxsize=200_000)
-def _dimension(term: str) -> int:
-    return zlib.crc32(term.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +89,7 @@ def _sparse(weights: Iterable[tuple[str, float]]) -> SparseVector:
     # not allow an index twice.
     merged: dict[int, float] = {}
     for term, weight in weights:
-        slot = _dimension(term)
+        slot = zlib.crc32(term.encode("utf-8", "surrogatepass"))
         merged[slot] = merged.get(slot, 0.0) + weight
     slots = sorted(merged)
     return SparseVector(
