@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 
 from tests.store.qdrant_over_http import LocalQdrant, running
 from tests.store.samples import LAYOUT, a_full_point
@@ -44,9 +44,16 @@ def server() -> Iterator[LocalQdrant]:
         yield server
 
 
+class LocalClient(QdrantClient):
+    """A client that is its own server, without cluster mode."""
+
+    def cluster_status(self) -> models.ClusterStatusOneOf:
+        return models.ClusterStatusOneOf(status="disabled")
+
+
 @pytest.fixture
 def client() -> Iterator[QdrantClient]:
-    with closing(QdrantClient(":memory:")) as client:
+    with closing(LocalClient(":memory:")) as client:
         yield client
 
 

@@ -244,10 +244,7 @@ class QdrantConnection:
 
     def peers(self) -> int:
         """Number of the cluster's nodes; 0 for a server without cluster mode."""
-        try:
-            found = self.ask("asking for its nodes", self.client.cluster_status)
-        except NotImplementedError:  # a client that is its own server
-            return 0
+        found = self.ask("asking for its nodes", self.client.cluster_status)
         return len(found.peers) if isinstance(found, models.ClusterStatusOneOf1) else 0
 
     def wait_for_nodes(self, name: str) -> None:
