@@ -18,6 +18,7 @@ from toolcrib.errors import QueryError, SettingsError, StoreError, require_text,
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records.scope import DEFAULT_NAMESPACE
+from toolcrib.retrieval.learned import LearnedChoices
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, load_reranker
 from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings, load_settings, secret_text
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.learning.learner import UsageLearner
     from toolcrib.records.turns import ModelUse
-    from toolcrib.retrieval.learned import LearnedChoices
     from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.choices.capabilities import CapabilityRegistry, CapabilitySelector
     from toolcrib.router.choices.questions import QuestionClassifier, QuestionConfig
@@ -442,7 +442,7 @@ def question_classifier(
     settings = settings or load_settings()
     model = models.get("questions") or _model_of(question, settings)
     dense = dense or make_dense(settings)
-    return QuestionClassifier(question, dense, model, name=name, learned_choices=learned_choices)
+    return QuestionClassifier(question, dense, model, name, learned_choices or LearnedChoices())
 
 
 def capability_selector(
@@ -469,7 +469,7 @@ def capability_selector(
         settings=settings.capabilities,
         limits=settings.recovery,
         mode=settings.orchestration_mode,
-        learned_choices=learned_choices,
+        learned_choices=learned_choices or LearnedChoices(),
     )
 
 

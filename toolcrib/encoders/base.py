@@ -6,6 +6,7 @@ Queries and documents have separate methods, since many models encode them diffe
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -200,6 +201,13 @@ def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
     if not np.isfinite(found).all():
         raise EncoderError(f"{model} gave NaN or infinity for one of {count} texts")
     return found
+
+
+def encode_groups(dense: DenseEncoder, groups: Sequence[Sequence[str]]) -> list[FloatArray]:
+    """Encode groups of documents in one call: float32 [texts, dimensions] of each group."""
+    rows = dense.encode_documents([text for group in groups for text in group])
+    ends = itertools.accumulate(map(len, groups))
+    return [rows[end - len(group) : end] for group, end in zip(groups, ends, strict=True)]
 
 
 def to_text(vectors: FloatArray) -> str:

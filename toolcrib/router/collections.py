@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
+from toolcrib.encoders.base import DenseEncoder, FloatArray, encode_groups, from_text, to_text
 from toolcrib.errors import QueryError, require_type
 from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
@@ -23,16 +24,15 @@ _COLLECTION_ENTRY_PREFIX = "collection/"
 _PRESETS = Path(__file__).with_name("collections.yaml")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CollectionIndex:
     """Collections with the vectors of their descriptions and examples.
 
-    `vectors`: float32 [n, dimensions]; `owners`: index of each row's collection.
+    `rows`: float32 [texts, dimensions] of each collection.
     """
 
     collections: tuple[Collection, ...]
-    vectors: FloatArray
-    owners: tuple[int, ...]
+    rows: tuple[FloatArray, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,9 +42,17 @@ class CollectionIndex:
     def similarity(self, query: FloatArray | None) -> dict[str, float]:
         """Highest cosine of a query to a description or example of each collection."""
         near = np.zeros(len(self.collections))
-        if query is not None:
-            np.maximum.at(near, np.array(self.owners, dtype=np.intp), self.vectors @ query)
+        if query is not None and self.collections:
+            np.maximum.at(near, self._owners, self._vectors @ query)
         return dict(zip(self.names, near.tolist(), strict=True))
+
+    @cached_property
+    def _vectors(self) -> FloatArray:
+        return np.concatenate(self.rows)
+
+    @cached_property
+    def _owners(self) -> NDArray[np.intp]:
+        return np.repeat(np.arange(len(self.rows)), [len(own) for own in self.rows])
 
     def within(self, scope: Scope | None) -> tuple[Collection, ...]:
         """Collections that a scope allows.
@@ -70,50 +78,39 @@ class CollectionIndex:
             f"{_COLLECTION_ENTRY_PREFIX}{each.name}": {
                 "collection": each.model_dump(mode="json"),
                 "digest": _digest(each),
-                "vectors": to_text(self.rows_of(each.name)),
+                "vectors": to_text(rows),
             }
-            for each in self.collections
+            for each, rows in zip(self.collections, self.rows, strict=True)
             if known.get(each.name) != each
         }
 
     def with_changes(self, given: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
         """Index with collections added or replaced; only changed ones are encoded."""
-        merged = {each.name: each for each in self.collections}
-        changed = {each.name: each for each in given if merged.get(each.name) != each}
+        known = dict(zip(self.names, self.collections, strict=True))
+        changed = {each.name: each for each in given if known.get(each.name) != each}
         if not changed:
             return self
         fresh = index_collections(changed.values(), dense)
-        merged |= changed
-        rows = [(fresh if name in changed else self).rows_of(name) for name in merged]
-        return _joined_index(merged.values(), [self.vectors[:0], *rows])
+        return _index_of(_entries(self) | _entries(fresh))
 
     def without(self, name: str) -> CollectionIndex:
         """Index without one collection."""
-        kept = [each for each in self.collections if each.name != name]
-        return _joined_index(kept, [self.vectors[:0], *(self.rows_of(each.name) for each in kept)])
-
-    def rows_of(self, name: str) -> FloatArray:
-        """Vectors of one collection."""
-        place = self.names.index(name)
-        return self.vectors[[row for row, own in enumerate(self.owners) if own == place]]
+        return _index_of({key: each for key, each in _entries(self).items() if key != name})
 
 
-def _joined_index(
-    collections: Iterable[Collection], parts: Sequence[FloatArray]
-) -> CollectionIndex:
-    """Index of collections; `parts`: an empty array, then the rows of each collection."""
-    owners = tuple(place for place, rows in enumerate(parts[1:]) for _ in rows)
-    return CollectionIndex(tuple(collections), np.concatenate(parts), owners)
+def _entries(index: CollectionIndex) -> dict[str, tuple[Collection, FloatArray]]:
+    return dict(zip(index.names, zip(index.collections, index.rows, strict=True), strict=True))
+
+
+def _index_of(entries: Mapping[str, tuple[Collection, FloatArray]]) -> CollectionIndex:
+    collections, rows = zip(*entries.values(), strict=True) if entries else ((), ())
+    return CollectionIndex(collections, rows)
 
 
 def index_collections(collections: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
     """Encode the descriptions and examples of collections."""
     found = tuple(collections)
-    texts = [_texts(each) for each in found]
-    flat = [text for own in texts for text in own]
-    vectors = dense.encode_documents(flat) if flat else _no_vectors(dense)
-    owners = tuple(place for place, own in enumerate(texts) for _ in own)
-    return CollectionIndex(found, vectors, owners)
+    return CollectionIndex(found, tuple(encode_groups(dense, [_texts(each) for each in found])))
 
 
 def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
@@ -123,8 +120,8 @@ def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> Colle
     digests = [_digest(each) for each in collections]
     if [each["digest"] for each in kept] != digests:
         return index_collections(collections, dense)
-    rows = [from_text(each["vectors"], dense.dimensions) for each in kept]
-    return _joined_index(collections, [_no_vectors(dense), *rows])
+    rows = (from_text(each["vectors"], dense.dimensions) for each in kept)
+    return CollectionIndex(collections, tuple(rows))
 
 
 def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
@@ -172,7 +169,3 @@ def _texts(collection: Collection) -> Sequence[str]:
 def _digest(collection: Collection) -> str:
     text = collection.model_dump_json()
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _no_vectors(dense: DenseEncoder) -> FloatArray:
-    return np.empty((0, dense.dimensions), dtype=np.float32)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray
+from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, encode_groups
 from toolcrib.errors import (
     CapabilityError,
     EncoderError,
@@ -269,21 +269,16 @@ class CapabilitySelector:
     settings: CapabilitySettings
     limits: RecoverySettings
     mode: OrchestrationMode
-    learned_choices: LearnedChoices | None = None
+    learned_choices: LearnedChoices = field(default_factory=LearnedChoices)
 
     def __post_init__(self) -> None:
         self.registry.check()
-        self._learned_choices = self.learned_choices or LearnedChoices()
         self._optional = [each for each in self.registry if not each.always_active]
         self.always = frozenset(each.name for each in self.registry if each.always_active)
-        self._rows = self._encode([each.texts for each in self._optional])
+        self._rows = encode_groups(self.dense, [each.texts for each in self._optional])
         negative = [[ex.query for ex in each.examples if not ex.use] for each in self._optional]
-        self._negative_rows = self._encode(negative)
+        self._negative_rows = encode_groups(self.dense, negative)
         self._head = fit_few_shot(self._rows) if self._optional else None
-
-    def _encode(self, texts: Sequence[Sequence[str]]) -> list[FloatArray]:
-        rows = self.dense.encode_documents([text for own in texts for text in own])
-        return list(np.split(rows, np.cumsum([len(own) for own in texts])[:-1]))
 
     def select(
         self,
@@ -391,7 +386,7 @@ class CapabilitySelector:
             failed = tuple(FailedCapability(each.name, str(error)) for each in self._optional)
             return CapabilitySelection((), failed=failed, degraded=(*degraded, "encoder"))
         threshold = self.settings.threshold
-        likely = self._learned_choices.mix(CAPABILITIES, likely, query, threshold)
+        likely = self.learned_choices.mix(CAPABILITIES, likely, query, threshold)
         active = tuple(name for name, each in likely.items() if each >= threshold)
         return CapabilitySelection(active, likely, degraded=degraded)
 

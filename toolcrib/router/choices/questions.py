@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
-import numpy as np
 import yaml
 from pydantic import (
     BaseModel,
@@ -25,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.encoders.base import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray, encode_groups
 from toolcrib.errors import QuestionError, QuestionRenderError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.language_models import LanguageModel
@@ -380,20 +379,16 @@ class QuestionClassifier:
     dense: DenseEncoder
     model: LanguageModel | None
     name: str
-    learned_choices: LearnedChoices | None = None
+    learned_choices: LearnedChoices = field(default_factory=LearnedChoices)
 
     def __post_init__(self) -> None:
-        self._learned_choices = self.learned_choices or LearnedChoices()
         self._template = QuestionTemplate(self.question.question)
         classes = self.question.classes
         self._ids = [each.id for each in classes]
         self._branch = _branch_type(self._ids)
         lines = "\n".join(each.line for each in classes)
         self._rules = f"{QUESTION_RULES}\n\nThe classes, each with its id first:\n{lines}"
-        texts = [each.texts for each in classes]
-        rows = self.dense.encode_documents([text for own in texts for text in own])
-        ends = np.cumsum([len(own) for own in texts])[:-1]
-        self._head = fit_few_shot(np.split(rows, ends))
+        self._head = fit_few_shot(encode_groups(self.dense, [each.texts for each in classes]))
 
     def classify(
         self,
@@ -441,7 +436,7 @@ class QuestionClassifier:
             return Classification(otherwise, matched=False, degraded=("llm",))
         query, odds = self._odds(text)
         fits = self._head.probability(float(odds.max()))
-        taught = self._learned_choices.shares(self.name, self._ids, query)
+        taught = self.learned_choices.shares(self.name, self._ids, query)
         least = MIN_FIT_WITH_DEFAULT if self.question.default else MIN_FIT
         if fits < least and max(taught.values(), default=0.0) < MIN_LEARNED_SHARE:
             return Classification(otherwise, matched=False, confidence=1 - fits, degraded=("llm",))
