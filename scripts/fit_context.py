@@ -35,7 +35,8 @@ def main() -> None:
     if options.check:
         known = read_context(MODEL_FILE.read_bytes(), cues).identity
         sys.exit(known != identity_of(sets, cues, dense))
-    model = fit_context(sets, cues, EntityFinder(), dense, told=shipped_turn_classifier().digests)
+    covered = shipped_turn_classifier().digests
+    model = fit_context(sets, cues, EntityFinder(), dense, covered=covered)
     MODEL_FILE.write_bytes(write_context(model))
     print(f"{MODEL_FILE.name}: {MODEL_FILE.stat().st_size / 2**20:.1f} MiB")
 

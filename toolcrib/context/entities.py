@@ -107,8 +107,6 @@ def _is_date(parts: tuple[int, int, int]) -> bool:
     return True
 
 
-_DIGITS = "0123456789"
-
 _SCHEMES = "|".join(word_lists()["schemes"])
 _TOP_LEVELS = "|".join(word_lists()["top_levels"])
 """Top-level domains, except those that are endings of file names too, such as `.py` and `.sh`."""
@@ -250,13 +248,13 @@ _SERVICE = re.compile(
 _PATTERNS = (
     ("date", _DATE_WORDS, ""),
     ("url", _URL, "./"),
-    ("money", _MONEY, _DIGITS),
-    ("version", _VERSION, _DIGITS),
+    ("money", _MONEY, digits),
+    ("version", _VERSION, digits),
     ("path", _PATH, "./\\f"),
     ("error", _ERROR, ""),
     ("identifier", _IDENTIFIER, ""),
     ("repository", _REPOSITORY, "of"),
-    ("commit", _COMMIT, _DIGITS),
+    ("commit", _COMMIT, digits),
     ("service", _SERVICE, "-"),
 )
 """Type, pattern, and signs: a pattern is tried only on texts with one of its signs."""

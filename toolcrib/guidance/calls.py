@@ -133,7 +133,6 @@ class ToolCall:
 class ToolSearch:
     """Search for tools; `found`: names of the found tools, if known."""
 
-    text: str
     found: tuple[str, ...]
     topics: frozenset[str]
     moment: Moment
@@ -141,7 +140,7 @@ class ToolSearch:
 
 def make_search(text: str, found: tuple[str, ...], moment: Moment) -> ToolSearch:
     """Create a search for tools."""
-    return ToolSearch(text, found, frozenset(tokenise(text)) - _TOOL_WORDS, moment)
+    return ToolSearch(found, frozenset(tokenise(text)) - _TOOL_WORDS, moment)
 
 
 def make_call(

@@ -172,24 +172,24 @@ class UsageLearner:
         request = self._requests.get(decision_id)
         return request is not None and by in {None, request.by}
 
-    def record_success(self, decision_id: str, tool: str) -> bool:
-        """Record a successful call of a decision and its run; True if something was learned."""
+    def record_success(self, decision_id: str, tool: str) -> None:
+        """Record a successful call of a decision and its run."""
         if self.runs.record(decision_id, tool, self._now()):
             self._new_calls += 1
             if self._new_calls >= max(MIN_RUNS, RELEARN_GROWTH * self._known_calls):
                 self.apply()
         else:
             logger.warning("decision %r was not made here: its call teaches nothing", decision_id)
-        return self.record_right(decision_id, {"": (tool,)})
+        self.record_right(decision_id, {"": (tool,)})
 
-    def record_right(self, decision_id: str, right: Mapping[str, Sequence[str]]) -> bool:
-        """Record the right options of a decision, by choice; True if something was learned.
+    def record_right(self, decision_id: str, right: Mapping[str, Sequence[str]]) -> None:
+        """Record the right options of a decision, by choice.
 
         The choice `LABELS` stands for the choice that the request was about.
         """
         request = self._requests.get(decision_id)
         if request is None:
-            return False
+            return
         now = self._now()
         new = sum(
             self._observe(decision_id, request.choice if c == LABELS else c, each, request, now)
@@ -197,15 +197,12 @@ class UsageLearner:
             for c, options in right.items()
             for each in options
         )
-        if not new:
-            return False
         self._new += new
-        if self._new >= RELEARN_GROWTH * self._known:
+        if new and self._new >= RELEARN_GROWTH * self._known:
             if self._known < BACKGROUND_FROM_OBSERVATIONS:
                 self.learn()
             else:
                 self._learn_in_background()
-        return True
 
     def _learn_in_background(self) -> None:
         """Learn in a thread, unless a thread is learning: the next observation starts another."""

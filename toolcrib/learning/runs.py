@@ -106,16 +106,14 @@ class RunTable:
         rows = read_newest(self._database(), self._table, MAX_RUNS)
         return [Run(row.id, row.at, row.body["by"], tuple(row.body["tools"])) for row in rows]
 
-    def remove(self, what: str) -> int:
-        """Remove and count the runs of a day, a key, or a tool alone; other runs lose the tool."""
-        removed = 0
+    def remove(self, what: str) -> None:
+        """Remove the runs of a day, a key, or a tool alone; other runs lose the tool."""
         for run in self.read():
             left = tuple(tool for tool in run.tools if tool != what)
             if what in {run.day, run.by or None} or not left:
-                removed += self._database().delete(self._table, run.id)
+                self._database().delete(self._table, run.id)
             elif left != run.tools:
                 self._database().put(self._table, Run(run.id, run.at, run.by, left).row())
-        return removed
 
 
 def _run_id(key: str) -> str:
