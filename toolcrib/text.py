@@ -286,6 +286,11 @@ def singular(word: str) -> str:
     return _PLURAL_S.sub("", word)
 
 
+def unique(*groups: Iterable[str]) -> tuple[str, ...]:
+    """Texts of several groups in their order, each once."""
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(groups)))
+
+
 def jaccard(one: AbstractSet[str], two: AbstractSet[str]) -> float:
     """Jaccard index of two sets of words, in [0, 1]; 1 where both are empty."""
     return len(one & two) / len(one | two) if one or two else 1.0

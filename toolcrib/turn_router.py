@@ -167,7 +167,8 @@ class TurnRouter:
         if k != "auto":
             require_type(k, int | None, "option k", "a whole number or 'auto'")
         require_type(budget_ms, float | int | None, "option budget_ms", "a number of milliseconds")
-        if not self._is_warm and (budget_ms or self._settings.limits.has_times):
+        limits = self._settings.limits
+        if not self._is_warm and (budget_ms or limits.total_ms is not None or limits.stage_ms):
             self.warm_up()
         with count_usage() as meter:
             decision = self._router().route(

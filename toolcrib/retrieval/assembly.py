@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from random import Random
@@ -14,7 +14,7 @@ from toolcrib.records.answers import Team, with_ranks
 from toolcrib.records.definitions import DefinitionForm, definition_tokens
 from toolcrib.retrieval.gate import MAX_SET_TOOLS
 from toolcrib.retrieval.options import SearchOptions
-from toolcrib.text import tokenise
+from toolcrib.text import tokenise, unique
 
 NEEDS_CUT = "needs-cut"
 """Mark of an answer that lacks the first tool of some need."""
@@ -86,15 +86,15 @@ def merge_needs(
         tools=with_ranks(shown),
         took_ms={
             stage: sum(each.took_ms.get(stage, 0.0) for each in asked)
-            for stage in _unique(*(each.took_ms for each in asked))
+            for stage in unique(*(each.took_ms for each in asked))
         },
         confidence=surest.confidence,
         verdict=surest.verdict,
         reason=f"{surest.reason}{reason}",
         threshold=surest.threshold,
         fallback=surest.fallback,
-        degraded=_unique(*(each.degraded for each in asked), (NEEDS_CUT,) if is_cut else ()),
-        unmatched_terms=_unique(*(each.unmatched_terms for each in asked)),
+        degraded=unique(*(each.degraded for each in asked), (NEEDS_CUT,) if is_cut else ()),
+        unmatched_terms=unique(*(each.unmatched_terms for each in asked)),
         needs=tuple(NeedResult(each.query, each.verdict, each.confidence) for each in answers),
         called=answers[0].called,
     )
@@ -127,10 +127,6 @@ def _rounds(answers: Sequence[FindResult], whole: FindResult | None) -> list[Too
 def _likelihood(hit: ToolHit) -> tuple[bool, float, float]:
     """Sort key: called by name, then probability, then score."""
     return hit.score >= 1, hit.probability or 0.0, hit.score
-
-
-def _unique(*groups: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each for group in groups for each in group))
 
 
 # -- two rankings ---------------------------------------------------------------------------------

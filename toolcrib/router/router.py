@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
@@ -65,6 +65,7 @@ from toolcrib.router.route import (
 from toolcrib.router.settings import Limits
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
+from toolcrib.text import unique
 
 logger = logging.getLogger(__name__)
 
@@ -235,7 +236,7 @@ class Router:
             knowledge=_for_route(route, knowledge),
             search_text=searched.text,
             agent=self._agent(pending, knowledge, budget),
-            signals=_without_repeats(
+            signals=unique(
                 searched.signals,
                 _signals(turn, context),
                 selection.signals,
@@ -243,9 +244,7 @@ class Router:
                 clause_signals,
             ),
             took_ms={**budget.took_ms, "total": budget.spent_ms},
-            degraded=_without_repeats(
-                budget.degraded, query.degraded, found.degraded, knowledge.degraded
-            ),
+            degraded=unique(budget.degraded, query.degraded, found.degraded, knowledge.degraded),
             max_tool_calls=self.limits.max_tool_calls,
             tool_timeout_s=self.limits.tool_timeout_s,
         )
@@ -308,7 +307,7 @@ class Router:
             knowledge=KnowledgeResult(reason=reason),
             search_text="",
             agent=self._agent(self._begin_agent(turn, None, budget), None, budget),
-            signals=_without_repeats(_signals(turn, context), selection.signals),
+            signals=unique(_signals(turn, context), selection.signals),
             took_ms={"total": budget.spent_ms},
             degraded=("no-words",),
             max_tool_calls=self.limits.max_tool_calls,
@@ -632,10 +631,6 @@ def _signals(turn: Turn, context: Context) -> Iterator[str]:
     yield from (f"ceiling:{who}:{level}" for who, level in levels.items() if level is not None)
     if is_above(context.sensitivity, turn.max_sensitivity):
         yield f"turn-above-ceiling:{context.sensitivity}"
-
-
-def _without_repeats(*groups: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each for group in groups for each in group))
 
 
 def _for_route(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:

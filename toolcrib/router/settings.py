@@ -37,11 +37,6 @@ class Limits:
     max_tool_calls: Annotated[int, Field(ge=0)] = 5
     tool_timeout_s: _Above0 = 30.0
 
-    @property
-    def has_times(self) -> bool:
-        """True if a turn or a stage has a time limit."""
-        return self.total_ms is not None or bool(self.stage_ms)
-
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.stage_ms) - set(STAGES)):
             raise SettingsError(

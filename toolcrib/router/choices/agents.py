@@ -33,6 +33,7 @@ from toolcrib.router.choices.targets import (
 )
 from toolcrib.router.conversation import MAX_SEARCHED_CHARS
 from toolcrib.router.settings import AgentSettings
+from toolcrib.text import unique
 
 logger = logging.getLogger(__name__)
 
@@ -265,7 +266,9 @@ def supervise(decision: AgentDecision, evidence: AgentEvidence, targets: Targets
             made,
             target=targets.fallback,
             confidence=min(made.confidence, targets.unsure),
-            signals=_add(made.signals, UNKNOWN_TARGET_SIGNAL, CORRECTED_SIGNAL, FALLBACK_SIGNAL),
+            signals=unique(
+                made.signals, (UNKNOWN_TARGET_SIGNAL, CORRECTED_SIGNAL, FALLBACK_SIGNAL)
+            ),
         )
     made = _cap(made, evidence, targets)
     if FALLBACK_SIGNAL not in made.signals:
@@ -291,7 +294,7 @@ def _first_rule(
 def _correct(decision: AgentDecision, rule: AgentRule) -> AgentDecision:
     if decision.target == rule.to:
         confidence = max(decision.confidence, rule.confidence)
-        signals = _add(decision.signals, *rule.signals)
+        signals = unique(decision.signals, rule.signals)
         return replace(decision, confidence=confidence, signals=signals)
     return _redirect(decision, rule, CORRECTED_SIGNAL, FALLBACK_SIGNAL)
 
@@ -302,17 +305,13 @@ def _redirect(decision: AgentDecision, rule: AgentRule, *signals: str) -> AgentD
         target=rule.to,
         confidence=rule.confidence,
         reason=rule.says,
-        signals=_add(decision.signals, *rule.signals, *signals),
+        signals=unique(decision.signals, rule.signals, signals),
     )
 
 
 def _cap(decision: AgentDecision, evidence: AgentEvidence, targets: Targets) -> AgentDecision:
     caps = (cap.most for cap in targets.caps if cap.concerns(decision.target, evidence.facts))
     return replace(decision, confidence=min(decision.confidence, *caps, 1.0))
-
-
-def _add(signals: tuple[str, ...], *more: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*signals, *more)))
 
 
 # -- cache -------------------------------------------------------------------------------------
