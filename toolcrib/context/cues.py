@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from toolcrib.context.phrases import MAX_PHRASE_WORDS, PhraseIndex
 from toolcrib.records.codec import FrozenModel, read_yaml
@@ -165,7 +165,7 @@ class CueIndexes:
         self.weak_leads = _index(by_intent("weak_leads"))
         self.intents = _index(by_intent("phrases"), inside=True)
         self.domains = _index(part.domains for part in parts)
-        self.urgency = _index((_by_label(part.urgency) for part in parts), inside=True)
+        self.urgency = _index((dict(part.urgency) for part in parts), inside=True)
         self.sensitivity = _index((part.sensitivity for part in parts), inside=True)
         self.smalltalk = _index(part.smalltalk.labels for part in parts)
         self.fillers = _index({"": part.smalltalk.fillers} for part in parts)
@@ -177,16 +177,12 @@ class CueIndexes:
         self.consents = _index(({"": each.consents} for each in replies), inside=True)
         self.offers = _index(({"": each.offers} for each in replies), inside=True)
         self.recalls = _index({"": each.recalls} for each in replies)
-        self.need = _index((_by_label(part.need) for part in parts), inside=True)
+        self.need = _index((dict(part.need) for part in parts), inside=True)
         self.openers = _index({"": part.follow_ups.openers} for part in parts)
         self.references = _index(({"": part.follow_ups.references} for part in parts), inside=True)
         self.commands = _index({"": part.follow_ups.commands} for part in parts)
-        self.meta = _index((_by_label(part.meta) for part in parts), inside=True)
+        self.meta = _index((dict(part.meta) for part in parts), inside=True)
         self.grounds = _index(({"": part.grounds} for part in parts), inside=True)
-
-
-def _by_label(part: BaseModel) -> dict[str, Phrases]:
-    return {label: cast("Phrases", phrases) for label, phrases in part}
 
 
 def _index(parts: Iterable[Mapping[Any, Iterable[str]]], *, inside: bool = False) -> PhraseIndex:

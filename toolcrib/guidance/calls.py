@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, is_empty, text_of
-from toolcrib.text import LETTERS_OR_DIGITS, jaccard, name_words, tokenise
+from toolcrib.text import LETTERS_OR_DIGITS, jaccard, name_words
 
 MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
 """Limits of a stored call: characters of a name, number of parameters, characters of a value."""
@@ -49,7 +49,6 @@ QUERY_KEYS = frozenset(
 THOUGHTS = frozenset(
     {"memo", "note", "notes", "plan", "reflect", "sequential", "think", "thinking", "thought"}
 )
-_TOOL_WORDS = frozenset({"api", "function", "mcp", "tool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +135,6 @@ class ToolSearch:
     found: tuple[str, ...]
     topics: frozenset[str]
     moment: Moment
-
-
-def make_search(text: str, found: tuple[str, ...], moment: Moment) -> ToolSearch:
-    """Create a search for tools."""
-    return ToolSearch(found, frozenset(tokenise(text)) - _TOOL_WORDS, moment)
 
 
 def make_call(

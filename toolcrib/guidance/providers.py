@@ -319,10 +319,5 @@ def default_providers(
 ) -> tuple[GuidanceProviderConfig, ...]:
     """Default providers for a stuck agent; with `find_alternates` also alternates."""
     alternates = [] if find_alternates is None else [AlternateToolProvider(find_alternates)]
-    chosen: list[GuidanceProvider] = [
-        *alternates,
-        DoomLoopBreaker(),
-        SearchLoopProvider(),
-        DiagnosticSignalProvider(),
-    ]
-    return tuple(GuidanceProviderConfig(each) for each in chosen)
+    others = DoomLoopBreaker(), SearchLoopProvider(), DiagnosticSignalProvider()
+    return tuple(GuidanceProviderConfig(each) for each in (*alternates, *others))

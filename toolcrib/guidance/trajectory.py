@@ -12,8 +12,9 @@ from typing import Any, Self
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.guidance.alarms import find_error_streak, find_loop, find_search_loop, find_stall
-from toolcrib.guidance.calls import Moment, ToolCall, ToolSearch, make_call, make_search
+from toolcrib.guidance.calls import Moment, ToolCall, ToolSearch, make_call
 from toolcrib.records import TrajectoryEvent, TrajectoryPattern
+from toolcrib.text import tokenise
 
 __all__ = ["TrajectoryAnalysis", "TrajectoryBuilder", "analyse"]
 
@@ -25,6 +26,9 @@ _MAX_COUNTED_TOOLS = 1_000
 
 MAX_KEPT_TEXT_CHARS, MAX_FOUND_NAMES = 1_000, 100
 """Characters stored of a message or query, and names stored of a search's result."""
+
+_TOOL_WORDS = frozenset({"api", "function", "mcp", "tool"})
+"""Words of every search for tools, which set no search apart."""
 
 PAUSE_S = 60.0
 """Seconds between two events after which the world may have changed."""
@@ -126,7 +130,8 @@ class TrajectoryBuilder:
     ) -> Self:
         """Add a search for tools; `found`: names of the found tools."""
         text, names = text[:MAX_KEPT_TEXT_CHARS], tuple(found[:MAX_FOUND_NAMES])
-        self._searches.append(make_search(text, names, self._moment(at)))
+        topics = frozenset(tokenise(text)) - _TOOL_WORDS
+        self._searches.append(ToolSearch(names, topics, self._moment(at)))
         self._search_count, self._events = self._search_count + 1, self._events + 1
         self._goal = text.strip() or self._goal
         return self

@@ -352,10 +352,12 @@ class UsageLearner:
         self, choice: str, observations: Sequence[Observation]
     ) -> tuple[list[DbRow], list[ServerReplay], tuple[str, ...]]:
         """Rows of one choice's lessons, their replay, and the keys that contradict other keys."""
-        named = {each.tool for each in observations}
+        by_tool: dict[str, list[Observation]] = {}
+        for each in observations:
+            by_tool.setdefault(each.tool, []).append(each)
         # Only tools have a specification; a removed option of another choice has no rank.
         option = {"digest": "", "server": choice}
-        tools = dict.fromkeys(named, option) if choice else self._payloads(named)
+        tools = dict.fromkeys(by_tool, option) if choice else self._payloads(by_tool)
         digests = {tool: payload["digest"] for tool, payload in tools.items()}
         servers = {tool: payload["server"] for tool, payload in tools.items()}
         encoder, now = self._tools.dense.name, self._now()
@@ -368,9 +370,6 @@ class UsageLearner:
         companions = {} if choice else learned_companions(usable, now)
         live = {each.server for each in replayed if each.verdict == "live"}
         known = {each.tool: each for each in lessons}
-        by_tool: dict[str, list[Observation]] = {}
-        for each in observations:
-            by_tool.setdefault(each.tool, []).append(each)
 
         def reason(tool: str) -> str:
             """Reason why the observations of a tool do not count; empty if they count."""

@@ -112,11 +112,9 @@ class Allowlist(FrozenModel):
 
     def unlisted_names(self, tables: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
         """Tables and columns of a plan that are not on the list, spelled as given."""
-        given = [
-            *((each, (each,), ()) for each in tables),
-            *((each, (), (each,)) for each in columns),
-        ]
-        return tuple(name for name, table, column in given if not any(self.keep(table, column)))
+        unlisted_tables = (each for each in tables if not self.keep((each,), ())[0])
+        unlisted_columns = (each for each in columns if not self.keep((), (each,))[1])
+        return (*unlisted_tables, *unlisted_columns)
 
     def statement_faults(self, statement: str) -> tuple[str, ...]:
         """Faults of an SQL statement; empty if the statement only reads listed columns.
