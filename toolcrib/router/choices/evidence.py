@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from toolcrib.context.cues import CueIndexes, Cues
+from toolcrib.context.cues import Cues
 from toolcrib.context.rules import follow_up_score, meta_of, smalltalk_of
 from toolcrib.records import Attachment, Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
@@ -113,7 +113,7 @@ class EvidenceReader:
             tables = tuple(dict.fromkeys((*in_sql[0], *tables)))
             columns = tuple(dict.fromkeys((*in_sql[1], *columns)))
         cues = {label for match in self.targets.index.find(words) for label in match.labels}
-        smalltalk = dict(self._smalltalk_facts(words))
+        smalltalk, meta = self._smalltalk_facts(words)
         amounts = len(_AMOUNT.findall(text)) if any(map(str.isdigit, text)) else 0
         found = {
             "tables": tables,
@@ -130,24 +130,20 @@ class EvidenceReader:
             *file_signals,
             *(("sql_probe_true",) if sql is not None else ()),
             *(f"allowlist:{name}" for name in tables[:3]),
-            *(signal for signals in smalltalk.values() for signal in signals),
+            *meta,
         )
         return AgentEvidence(frozenset(facts | file_facts), tables, columns, signals, late=late)
 
-    def _smalltalk_facts(self, words: TextWords) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Facts of small talk, and of questions about the assistant, each with its signals."""
+    def _smalltalk_facts(self, words: TextWords) -> tuple[set[str], tuple[str, ...]]:
+        """Facts of small talk, and signals of a question about the assistant."""
         if not any(word[0].isalnum() for word in words.bare):
-            yield "empty", ()
-            return
-        indexes: CueIndexes = self.cues.indexes
-        meta = meta_of(words, indexes)
-        if meta:
-            yield "meta", meta
-        kind = smalltalk_of(words, indexes).label
-        if kind is not None:
-            yield "smalltalk", ()
-        found = (match.labels[0] for match in indexes.smalltalk.find(words))
-        yield from ((name, ()) for name in (kind, *found) if name in COURTESIES)
+            return {"empty"}, ()
+        indexes = self.cues.indexes
+        meta, kind = meta_of(words, indexes), smalltalk_of(words, indexes).label
+        said = (match.labels[0] for match in indexes.smalltalk.find(words))
+        facts = {name for name in (kind, *said) if name in COURTESIES}
+        facts |= {"meta"} if meta else set()
+        return facts | ({"smalltalk"} if kind is not None else set()), meta
 
     def _read_attachments(
         self, attachments: Sequence[Attachment]
