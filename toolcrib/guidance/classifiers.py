@@ -66,6 +66,16 @@ class GuidanceContext:
     delivered: Mapping[str, int] = field(default_factory=lambda: _EMPTY_MAPPING)
     result: ClassificationResult | None = None
 
+    @property
+    def tool_call_count(self) -> int:
+        """Number of calls in the trajectory."""
+        return self.trajectory.tool_call_count
+
+    @property
+    def turn_count(self) -> int:
+        """Number of messages in the trajectory."""
+        return self.trajectory.turn_count
+
 
 @dataclass(frozen=True, slots=True)
 class ClassificationResult:
@@ -250,7 +260,7 @@ class HighToolCountClassifier(_CountClassifier):
     name = "high_tool_count"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        count = context.trajectory.tool_call_count
+        count = context.tool_call_count
         if count >= self.threshold:
             return ClassificationResult.yes(1.0, f"{count} tool calls exceed {self.threshold}")
         if count >= self.threshold * self.warning_ratio:
