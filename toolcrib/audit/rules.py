@@ -76,17 +76,17 @@ class Phrase:
     regex: str
     needles: tuple[tuple[str, ...], ...]
 
-    def search(self, text: str, start: int = 0) -> re.Match[str] | None:
-        """The next match, at or after `start`, that starts with a word."""
-        pattern = _compile(self.regex)
-        while found := pattern.search(text, start):
-            at = found.start()
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield the matches that start with a word; they do not overlap."""
+        pattern, at = _compile(self.regex), 0
+        while found := pattern.search(text, at):
+            start = found.start()
+            at = start + 1
             # In scripts without blanks, a word may start anywhere.
-            is_letter = text[at].isascii() and text[at].isalnum()
-            if at == 0 or not (is_letter and text[at - 1].isalnum()):
-                return found
-            start = at + 1
-        return None
+            is_letter = text[start].isascii() and text[start].isalnum()
+            if start == 0 or not (is_letter and text[start - 1].isalnum()):
+                yield found
+                at = max(found.end(), at)
 
 
 @cache
@@ -380,7 +380,7 @@ def signs_in(
             continue
         # By severity: neither identifiers nor excused matches may hide a match behind them.
         places: Counter[Severity] = Counter()
-        for found in _matches(phrase, texts):
+        for found in phrase.matches(texts):
             number = bisect.bisect_right(starts, found.start()) - 1
             if _fits(rule, texts, starts, number, names[number]):
                 sign = _sign(rule, texts, shown, found, topic)
@@ -389,13 +389,6 @@ def signs_in(
                     yield number, sign
             if places[rule.severity] >= MAX_PLACES:
                 break
-
-
-def _matches(phrase: Phrase, texts: str) -> Iterator[re.Match[str]]:
-    at = 0
-    while found := phrase.search(texts, at):
-        yield found
-        at = max(found.end(), found.start() + 1)
 
 
 def _fits(rule: Rule, texts: str, starts: Sequence[int], number: int, is_name: bool) -> bool:  # noqa: FBT001

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from toolcrib.indexers.readers.base import Reader, Reading, Source
-from toolcrib.indexers.readers.registry import read_source, readers
+from toolcrib.indexers.readers.registry import readers, tool_entries
 from toolcrib.records import Refusal, ToolSpec
 
 SAMPLES = {
@@ -96,6 +96,11 @@ def write_sample(folder: Path, name: str) -> Source:
     file, content = SAMPLES[name]
     path = write(folder, file, content)
     return Source.by_name(f"{path}:TOOLS" if name == "python" else path)
+
+
+def read_source(name: str, *, format: str | None = None, server: str | None = None) -> Reading:
+    """Tools and refusals of a source, without the sources' names."""
+    return (item for _, item in tool_entries(name, server, format))
 
 
 def split(reading: Reading) -> tuple[list[ToolSpec], list[Refusal]]:

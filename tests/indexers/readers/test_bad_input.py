@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.indexers.readers.conformance import split, write
+from tests.indexers.readers.conformance import read_source, split, write
 from toolcrib.indexers.readers.base import MAX_SOURCE_BYTES
-from toolcrib.indexers.readers.registry import formats, read_source
+from toolcrib.indexers.readers.registry import formats
 from toolcrib.records import Refusal
 
 GOOD = {"name": "good", "tags": ["t"]}

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.indexers.readers.conformance import ReaderConformance, split, write
+from tests.indexers.readers.conformance import ReaderConformance, read_source, split, write
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.functions import FunctionsReader
-from toolcrib.indexers.readers.registry import read_source
 from toolcrib.integrations.formats import export
 from toolcrib.records import Refusal, ToolSpec
 

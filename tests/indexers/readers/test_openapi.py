@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.indexers.readers.conformance import ReaderConformance, split
+from tests.indexers.readers.conformance import ReaderConformance, read_source, split
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.openapi import OpenApiReader
-from toolcrib.indexers.readers.registry import read_data, read_source
+from toolcrib.indexers.readers.registry import read_data
 from toolcrib.records import Refusal, ToolSpec
 
 OK: dict[str, Any] = {"responses": {"200": {"description": "ok"}}}

@@ -14,10 +14,9 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import ListToolsResult, Tool, ToolAnnotations
 
 from tests.indexers.readers import conformance
-from tests.indexers.readers.conformance import ReaderConformance, split
+from tests.indexers.readers.conformance import ReaderConformance, read_source, split
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.python import PythonReader, read_objects
-from toolcrib.indexers.readers.registry import read_source
 from toolcrib.records import Refusal, ToolSpec
 
 

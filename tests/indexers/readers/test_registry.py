@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.indexers.readers.conformance import split, write, write_sample
+from tests.indexers.readers.conformance import read_source, split, write, write_sample
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.points import layout
 from toolcrib.indexers.readers import registry
@@ -21,7 +21,6 @@ from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.registry import (
     formats,
     read_data,
-    read_source,
     readers,
     tool_entries,
 )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.indexers.readers.conformance import read_source
 from toolcrib.audit import audit
-from toolcrib.indexers.readers.registry import read_source
 from toolcrib.integrations.formats import FORMATS, export, named_ids
 from toolcrib.records import Refusal, ToolSpec
 

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.indexers.readers.conformance import ReaderConformance, split, write
+from tests.indexers.readers.conformance import ReaderConformance, read_source, split, write
 from toolcrib.indexers.readers.base import Reader, Source
-from toolcrib.indexers.readers.registry import read_source
 from toolcrib.indexers.readers.toolspec import ToolSpecReader
 from toolcrib.records import Refusal, ToolSpec
 

@@ -428,13 +428,8 @@ def _target_name(reference: str) -> str:
 
 
 def _prepare_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Schema without extensions, and with marked branches."""
-    kept = {k: v for k, v in schema.items() if not k.startswith("x-") or k in NULLABLE}
-    return _with_branch_tags(kept)
-
-
-def _with_branch_tags(schema: dict[str, Any]) -> dict[str, Any]:
-    """Schema whose branches are marked with their discriminating property and its values."""
+    """Schema without extensions, its branches marked with the property that identifies them."""
+    schema = {k: v for k, v in schema.items() if not k.startswith("x-") or k in NULLABLE}
     tag = _tag_of(schema)
     if tag is None or "defaultMapping" in schema["discriminator"]:
         return schema

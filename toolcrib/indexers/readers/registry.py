@@ -156,15 +156,6 @@ def is_known_data(content: Any) -> bool:
     return any(reader.recognises(source) for reader in readers() if not reader.reaches_out)
 
 
-def read_source(name: str, *, format: str | None = None, server: str | None = None) -> Reading:
-    """Yield the tools of a file, a folder, `module:attribute` or a server, and every refusal.
-
-    `format` forces a reader; `server` overrides the tools' servers. Bad input does not raise: a
-    source that cannot be read, or has no tools, yields a refusal.
-    """
-    return (item for _, item in _path_entries(name, format, server))
-
-
 def _path_entries(name: str, format: str | None, server: str | None) -> Iterator[Entry]:
     if format is not None and format not in formats():
         yield name, Refusal(name, "", _unknown_format(format))

@@ -9,8 +9,6 @@ from toolcrib.errors import did_you_mean
 from toolcrib.indexers.readers.base import Reading, Source, dialects_in, refuse_foreign, specs_in
 from toolcrib.records import ToolSpec
 
-TOOL_SPEC_FIELDS = tuple(ToolSpec.model_fields)
-
 
 class ToolSpecReader:
     """Reads `ToolSpec`s; JSON Lines are streamed, so a file of any size works.
@@ -39,11 +37,12 @@ class ToolSpecReader:
 
 def _fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
     refuse_foreign(tool, "function", "mcp")
-    unknown = [key for key in tool if key not in TOOL_SPEC_FIELDS]
-    near = {key: get_close_matches(key.lower(), TOOL_SPEC_FIELDS, 1, 0.8) for key in unknown}
+    known = ToolSpec.model_fields
+    unknown = [key for key in tool if key not in known]
+    near = {key: get_close_matches(key.lower(), known, 1, 0.8) for key in unknown}
     if mistakes := [f"unknown field {k!r}{did_you_mean(f)}" for k, f in near.items() if f]:
         raise ValueError(" ".join(mistakes))
-    fields = {key: value for key, value in tool.items() if key in TOOL_SPEC_FIELDS}
+    fields = {key: value for key, value in tool.items() if key in known}
     # `toolcrib show --json` adds `links`, which are computed again.
     extra = {k: tool[k] for k in unknown if k != "links" and tool[k] is not None}
     annotations: Any = tool.get("annotations") or {}
