@@ -64,7 +64,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
     quotes = _DETECTS_ATTACKS.search(topic) or any(
         sign.severity == "warning" and not sign.group for _, sign in found
     )
-    # Nearly all tools return here; the rest examines unusual texts.
+    # Nearly all tools have no text for the three checks that follow.
     everything = SEPARATOR.join(text.text.replace(SEPARATOR, "\x01") for text in texts)
     if SUSPECT.search(everything):
         found += ((t, sign) for t in texts for sign in hidden_signs(t.text, is_name=t.is_name))

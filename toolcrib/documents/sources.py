@@ -140,7 +140,8 @@ def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
     for path in _paths_below(folder, inside, unreadable.append):
         empty = False
         if _leads_out(path, inside):
-            found: RawDocument | Refusal = refused_document(_document_of(path), _LINK_OUT)
+            reason = "a link out of the folder; name what it leads to by itself"
+            found: RawDocument | Refusal = refused_document(_document_of(path), reason)
         else:
             found = _read_file(path)
         if _is_skipped(found):
@@ -177,9 +178,6 @@ def _log_left_out(folder: Path, what: str, by_ending: Mapping[str, int]) -> None
     if by_ending:
         counts = ", ".join(f"{ending} ({count})" for ending, count in sorted(by_ending.items()))
         logger.info("%s: %s left out: %s", folder, what, counts)
-
-
-_LINK_OUT = "a link out of the folder; name what it leads to by itself"
 
 
 def _leads_out(path: Path, inside: str) -> bool:

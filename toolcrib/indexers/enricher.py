@@ -224,11 +224,12 @@ class EnrichmentFile:
         Raises:
             SourceError: the line cannot be written; no part of it stays in the file.
         """
+        fields = {"id": line.id, **line.model_dump(mode="json")}
         begin: int | None = None
         try:
             with self.path.open("ab", buffering=0) as file:
                 begin = file.tell()
-                file.write(line.text.encode())
+                file.write(json.dumps(fields, ensure_ascii=False).encode() + b"\n")
                 os.fsync(file.fileno())
         except OSError as error:
             if begin is not None:

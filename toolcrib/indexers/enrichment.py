@@ -6,7 +6,6 @@ tools, repeats the description, is too long or is dangerous is dropped and repor
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -41,12 +40,6 @@ class EnrichmentLine(Enrichment):
 
     id: str = Field(min_length=1)
 
-    @property
-    def text(self) -> str:
-        """The line, with its end."""
-        fields = {"id": self.id, **self.model_dump(mode="json")}
-        return json.dumps(fields, ensure_ascii=False) + "\n"
-
 
 def is_enrichment(source: Source) -> bool:
     """True if a file holds enrichments, and no tools."""
@@ -63,7 +56,6 @@ def is_enrichment(source: Source) -> bool:
 COMPANION_CHECKS: Mapping[str, Callable[[Source], bool]] = {
     OVERLAY_NAME: ToolOverlay.is_overlay,
     ENRICHMENT_NAME: is_enrichment,
-    "toolcrib.yaml": lambda _: True,  # settings, whose module is above this one
 }
 """Names of companion files beside sources, each with a check of the content; none holds tools."""
 

@@ -456,8 +456,6 @@ def dialects_in(source: Source) -> set[Dialect]:
     caller passes as tools need only a name. If most tools are certainly ToolSpecs, all are read as
     such, and a few definitions in another dialect cost no other tool.
     """
-    if source.sample is None:
-        return set()
     where, values = _tool_list(source.sample)
     definitions = (tool for each in values for _, tool in _definitions_within("", each))
     tools = list(filter(is_object, definitions))

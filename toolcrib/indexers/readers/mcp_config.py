@@ -236,7 +236,6 @@ FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
 FLOW_TRAITS: tuple[FlowTrait, ...] = get_args(FlowTrait)
 
 OVERLAY_KEY = "toolcrib"
-"""Key of the overlay in a server's entry."""
 
 
 class Overlay(FrozenModel):
@@ -363,7 +362,6 @@ def variables_of(value: Any) -> Iterator[str]:
 
 
 NO_SERVERS = "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
-"""Reason for a file without servers."""
 
 
 def servers_of(source: Source) -> dict[str, Any] | None:
@@ -532,7 +530,6 @@ URL_START = re.compile(r"https?://|\$", re.IGNORECASE)
 
 
 HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
-"""Name that HTTP allows for a header."""
 
 
 def _contradictions(entry: _Entry, transport: str | None) -> Iterator[str]:

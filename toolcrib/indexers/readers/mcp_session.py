@@ -377,7 +377,6 @@ MAX_QUOTE_CHARS = 200
 STDERR_TAIL_BYTES = 8192
 
 REDIRECTIONS, CLIENT_ERRORS = range(300, 400), range(400, 500)
-"""HTTP statuses of these classes."""
 
 PATH_HINTS = {False: "/mcp", True: "/sse", None: "/mcp or /sse"}
 
