@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from toolcrib.audit.audit import audit, audit_all, audit_identity
-from toolcrib.audit.findings import Finding, Severity, blocks, is_warning
+from toolcrib.audit.findings import Finding, Severity, blocks
 
-__all__ = ["Finding", "Severity", "audit", "audit_all", "audit_identity", "blocks", "is_warning"]
+__all__ = ["Finding", "Severity", "audit", "audit_all", "audit_identity", "blocks"]

@@ -34,12 +34,8 @@ class Sign:
 
 def blocks(findings: Iterable[Finding], *, strict: bool = False) -> bool:
     """True if a finding blocks the tool; with `strict` warnings block too."""
-    return any(each.severity == "block" or (strict and is_warning(each)) for each in findings)
-
-
-def is_warning(finding: Finding) -> bool:
-    """True for a warning, which a person should review."""
-    return finding.severity == "warning"
+    blocking = {"block", "warning"} if strict else {"block"}
+    return any(each.severity in blocking for each in findings)
 
 
 # -- texts of a specification ----------------------------------------------------------------------

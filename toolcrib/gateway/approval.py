@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolcrib.access.quarantine import DANGEROUS_REASON, LockFile, Quarantine
-from toolcrib.audit import blocks, is_warning
+from toolcrib.audit import blocks
 from toolcrib.errors import UnknownToolError
 from toolcrib.gateway.config import file_stamp
 from toolcrib.records import ToolSpec
@@ -126,7 +126,8 @@ class Approval:
                 served.append(spec)
             elif may_pass:
                 served.append(spec)
-                warnings += filter(is_warning, own if locked is None else ())
+                if locked is None:
+                    warnings += (each for each in own if each.severity == "warning")
             else:
                 reason = CHANGED_REASON if pinned else unknown
                 if is_dangerous and not is_locked:
