@@ -31,7 +31,7 @@ from toolcrib.documents.chunking import TextKind, require_docs
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import is_list, is_object
-from toolcrib.indexers.readers.parsing import parse_yaml
+from toolcrib.indexers.readers.parsing import parse_front_matter
 
 Kind: TypeAlias = Literal[
     "markdown", "rst", "html", "text", "pdf", "docx", "notebook", "table", "source"
@@ -100,9 +100,6 @@ MIN_GUESS_BYTES = 16
 """With fewer bytes beyond ASCII, the most frequent encoding is the best guess."""
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_VALUE_WITH_COLON = re.compile(r"^(\w[\w-]*:[ \t]+)(\w.*:[ \t].*)$", re.MULTILINE)
-"""`title: Spindle: run-in`, which people write, and which is no YAML without quotes."""
-
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
 _WHITE_SPACE_RUN = re.compile(r"[ \t\r\n]{2,}")
@@ -210,17 +207,11 @@ def _guess(content: bytes) -> str:
 def _front_matter(text: str) -> tuple[str, str]:
     """Markdown without its front matter, and the title in the front matter."""
     if block := _FRONT_MATTER.match(text):
-        for written in (block[1], _VALUE_WITH_COLON.sub(_quoted_value, block[1])):
-            with suppress(ValueError):
-                if is_object(data := parse_yaml(written)):
-                    title = data.get("title")
-                    return text[block.end() :], title.strip() if isinstance(title, str) else ""
+        with suppress(ValueError):
+            if is_object(data := parse_front_matter(block[1])):
+                title = data.get("title")
+                return text[block.end() :], title.strip() if isinstance(title, str) else ""
     return text, ""
-
-
-def _quoted_value(pair: re.Match[str]) -> str:
-    escaped = pair[2].strip().replace("'", "''")
-    return f"{pair[1]}'{escaped}'"
 
 
 def _notebook(text: str) -> str:

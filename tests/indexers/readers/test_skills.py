@@ -79,6 +79,7 @@ def test_what_is_no_skill_is_refused_and_says_why(tmp_path, text, reason):
         ("description: Use it for: forms", "Use it for: forms"),
         ("description: Fill in forms\n  of these kinds: PDF", "Fill in forms of these kinds: PDF"),
         ('description: Says "hi": always', 'Says "hi": always'),
+        ("description: Mind: 😀 is one letter", "Mind: 😀 is one letter"),
     ],
 )
 def test_a_colon_in_a_text_without_quotes_is_read_as_hosts_read_it(tmp_path, line, description):

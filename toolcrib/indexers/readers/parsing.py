@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
@@ -60,6 +62,27 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 -- it builds plain data only
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"not valid YAML: {_yaml_reason(error)}") from None
+
+
+_UNQUOTED_TEXT = re.compile(
+    r"^(\w[\w-]*):[ \t]+([^\s\"'|>\[{&*!#]\S*[ \t].*(?:\n[ \t].*)*)$", re.MULTILINE
+)
+"""Key with an unquoted text of several words or lines."""
+
+
+def parse_front_matter(text: str) -> Any:
+    """Parse as YAML, else with unquoted texts quoted: people write `title: Spindle: run-in`."""
+
+    def quote(found: re.Match[str]) -> str:
+        value = json.dumps(" ".join(found[2].split()), ensure_ascii=False)
+        return f"{found[1]}: {value}"
+
+    try:
+        return parse_yaml(text)
+    except ValueError:
+        with suppress(ValueError):
+            return parse_yaml(_UNQUOTED_TEXT.sub(quote, text))
+        raise
 
 
 def _yaml_reason(error: Exception) -> str:

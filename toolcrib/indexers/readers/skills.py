@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 from toolcrib.indexers.readers.base import Reading, Source, build_spec, is_object, kind_of
-from toolcrib.indexers.readers.parsing import parse_yaml
+from toolcrib.indexers.readers.parsing import parse_front_matter
 from toolcrib.records import Refusal, ToolSpec
 
 SKILL_FILE = "SKILL.md"
@@ -19,10 +17,6 @@ DEFAULT_SERVER = "skills"
 """Default server of a skill, also in its id."""
 
 FRONT_MATTER_FENCE = "---"
-PLAIN_TEXT = re.compile(
-    r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{&*!#]\S*[ \t].*(?:\n[ \t].*)*)$", re.MULTILINE
-)
-"""Key of the front matter with an unquoted text of several words or lines."""
 
 REQUIRED_FIELDS = frozenset({"name", "description"})
 SKILL_FIELDS = REQUIRED_FIELDS | {"sensitivity"}
@@ -84,7 +78,7 @@ def front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
     if first.rstrip() != FRONT_MATTER_FENCE or not ends:
         fences = f"between two lines of {FRONT_MATTER_FENCE}"
         raise ValueError(f"must begin with name and description {fences}")
-    front = _parse_front_matter("\n".join(lines[: ends[0]]))
+    front = parse_front_matter("\n".join(lines[: ends[0]]))
     if not is_object(front):
         raise ValueError(f"must be an object, not {kind_of(front)}")
     if missing := sorted(REQUIRED_FIELDS - {key for key, value in front.items() if value}):
@@ -95,17 +89,6 @@ def front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
     if len(body) > MAX_SKILL_CHARS:
         raise ValueError(f"more than {MAX_SKILL_CHARS:,} characters; move some into files")
     return front, body
-
-
-def _parse_front_matter(text: str) -> Any:
-    """Parse as YAML, else with unquoted texts quoted: hosts accept `description: Note: short`."""
-    try:
-        return parse_yaml(text)
-    except ValueError:
-        quoted = PLAIN_TEXT.sub(lambda m: f"{m[1]}: {json.dumps(' '.join(m[2].split()))}", text)
-        with suppress(ValueError):
-            return parse_yaml(quoted)
-        raise
 
 
 def _files(folder: Path, taken: int) -> Iterator[tuple[str, str | None]]:
