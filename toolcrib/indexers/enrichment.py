@@ -197,7 +197,6 @@ MIN_REPEATED_SHARE = 0.9
 """Least share of equal words, in their order, for a text to repeat another text."""
 
 MIN_REPEATED_WORDS = 3
-"""Least words of a repetition."""
 
 _TAG = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _IDENTIFIER = re.compile(r"\w[\w./:-]*+")
@@ -208,7 +207,6 @@ MAX_NAMED_TOOL_WORDS = 5
 """Most words of a tool's name for which texts are searched."""
 
 MAX_WRITTEN_COMPANIONS = 4
-"""Most companions of a tool that are kept."""
 
 
 class NamesOfTools:

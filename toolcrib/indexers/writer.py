@@ -24,7 +24,6 @@ MAX_ENCODED_TEXT_CHARS, TEXT_OVERHEAD_CHARS = 1_500, 120
 """Characters of a text that are encoded, and the fixed cost of a text in characters."""
 
 Listener: TypeAlias = Callable[[IndexProgress], None]
-"""Callback that gets the progress of a run."""
 
 
 def ignore(_progress: IndexProgress) -> None:

@@ -289,7 +289,6 @@ def _is_object(line: bytes) -> bool:
 # -- tools in a file --------------------------------------------------------------------------
 
 TOOL_LIST_KEYS = ("tools", "functions")
-"""Keys under which an object holds its list of tools."""
 
 _PlacedObject: TypeAlias = tuple[str, dict[str, Any]]
 """Place of an object (`line 17`, `tools[3]`), and the object."""

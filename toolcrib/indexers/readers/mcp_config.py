@@ -394,7 +394,6 @@ def _repeated_servers(source: Source) -> list[str]:
 
 
 SERVERS_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")
-"""Keys of servers in the files of hosts."""
 
 
 def find_servers(source: Source) -> dict[str, Any] | None:
