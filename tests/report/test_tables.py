@@ -145,11 +145,6 @@ def test_a_set_in_which_nothing_has_an_answer_is_not_ranked():
     assert said[0].startswith("No query here has an answer")
 
 
-def test_a_system_that_only_gives_verdicts_has_no_confidence_to_be_judged():
-    one = one_set("a", system("mute", 0.6, gates={"accepted": 1.0}))
-    assert gate_table(one, looks_of(one)).rows == ()
-
-
 def test_a_system_without_a_rival_is_only_described():
     evaluation = evaluated(one_set("a", system("ours", 0.8)))
     assert next(headline(evaluation, overall(evaluation))) == "ours reaches nDCG@10 0.800 on a."

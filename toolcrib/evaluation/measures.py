@@ -306,15 +306,11 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class GateMeasure:
-    """Display of a gate measure: its title, and the choice of the best value, if any.
-
-    `of_confidence`: only for systems with a confidence; verdicts do not need one.
-    """
+    """Display of a gate measure: its title, and the choice of the best value, if any."""
 
     title: str
     best: Callable[[Sequence[float]], float] | None = None
     in_command: bool = False
-    of_confidence: bool = True
 
 
 GATE_MEASURES = {
@@ -326,12 +322,10 @@ GATE_MEASURES = {
     "brier": GateMeasure("Brier", min),
     "risk@80": GateMeasure("Risk @80", min),
     "correlation": GateMeasure("Correlation", max),
-    "accepted": GateMeasure("Accepted", of_confidence=False),
-    "accepted_precision": GateMeasure("Precision of accepted", max, of_confidence=False),
+    "accepted": GateMeasure("Accepted"),
+    "accepted_precision": GateMeasure("Precision of accepted", max),
 }
 """Gate measures of reports, in order."""
-
-CONFIDENCE_MEASURES = {name for name, gate in GATE_MEASURES.items() if gate.of_confidence}
 
 RELIABILITY_BINS = 15
 TRUE_ACCEPTANCE = 0.95

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from toolcrib.evaluation.measures import (
-    CONFIDENCE_MEASURES,
     GATE_MEASURES,
     MEASURES,
     lower_is_better,
@@ -121,8 +120,8 @@ def _rows(
 
 
 def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
-    """Gate measures of the systems with a confidence."""
-    systems = [s for s in one.systems.values() if CONFIDENCE_MEASURES & s.gates.keys()]
+    """Gate measures of the measured systems."""
+    systems = [system for system in one.systems.values() if system.gates]
     gates = [gate for gate in GATE_MEASURES if any(gate in system.gates for system in systems)]
     cells: dict[str, list[Cell]] = {system.name: [] for system in systems}
     for gate in gates:
