@@ -135,7 +135,6 @@ DATA = DataSet(
 class Ties:
     """All tools with one score, in an order of its own."""
 
-    name = "ties"
     version = "1"
 
     def index(self, tools: Sequence[ToolSpec]) -> None:

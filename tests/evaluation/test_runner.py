@@ -51,7 +51,6 @@ DATA = DataSet("office", TOOLS, QUERIES, notes=("made for a test",))
 class Bm25:
     """A plain BM25 of another library, with a confidence of sorts; knows no restrictions."""
 
-    name = "bm25"
     version = "rank-bm25"
 
     def __init__(self) -> None:
@@ -77,7 +76,6 @@ class Bm25:
 class Fixed:
     """Always the same tools, of those that are asked for."""
 
-    name = "fixed"
     version = "1"
 
     def __init__(self, *ids: str) -> None:

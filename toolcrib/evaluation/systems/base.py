@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from toolcrib.encoders.base import DenseEncoder
@@ -46,11 +45,6 @@ class Answer:
 
 class System(Protocol):
     """Retrieval system. Creating it takes no resources; `index` does, `close` frees them."""
-
-    @property
-    def name(self) -> str:
-        """Name on the command line and in reports."""
-        ...
 
     @property
     def version(self) -> str:
@@ -181,9 +175,7 @@ OWN_SYSTEMS: Mapping[str, str] = {
 }
 """Names of our own systems (`ours`), with descriptions."""
 
-BASELINES: Mapping[str, str] = MappingProxyType(
-    {"rank-bm25": "toolcrib.evaluation.systems.bm25:RankBm25"}
-)
+BASELINES = {"rank-bm25": "toolcrib.evaluation.systems.bm25:RankBm25"}
 """Baselines by name, each as `module:factory`."""
 
 PEERS = {

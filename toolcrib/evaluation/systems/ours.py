@@ -58,8 +58,7 @@ class OwnSystems:
         if name in FUSION_WEIGHTS:
             fusion = replace(settings.fusion, **FUSION_WEIGHTS[name])
             settings = settings.model_copy(update={"fusion": fusion})
-        shown = name if enrichment is None else f"{name}+{enrichment}"
-        return _OwnSystem(shown, settings, name != "without-examples", enrichment, self)
+        return _OwnSystem(settings, name != "without-examples", enrichment, self)
 
     def open(self, tools: Sequence[ToolSpec], system: _OwnSystem) -> Crib:
         """Crib over an index of these tools, created once for all variants."""
@@ -101,7 +100,6 @@ class _OwnSystem:
     `enrichment`: a file that enriches the tools.
     """
 
-    name: str
     settings: Settings
     with_examples: bool
     enrichment: str | None
