@@ -427,7 +427,6 @@ def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> tu
     share. Labels without a tool in `tools` are ignored; without answerable queries both are 0.
     """
     names = {tool.id: tool.name.casefold() for tool in tools}
-    spelt = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names.values()}
     in_words = {tool.id: _words(tool.name) for tool in tools}
     answerable = [query for query in queries if query.answerable]
     literal = as_words = 0
@@ -436,7 +435,7 @@ def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> tu
         text, words = query.text.casefold(), _words(query.text)
         # The plain search comes first: it decides nearly every query, at a tenth of the cost.
         named = [names[tool_id] for tool_id in gold if names[tool_id] in text]
-        literal += any(spelt[name].search(text) for name in named)
+        literal += any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in named)
         as_words += any(in_words[tool_id] in words for tool_id in gold)
     total = max(len(answerable), 1)
     return literal / total, as_words / total
