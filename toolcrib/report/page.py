@@ -153,9 +153,9 @@ def _column(measure: str, one: SetResult, evaluation: Evaluation) -> list[Cell]:
     systems = one.systems.values()
     intervals = [s.measures[measure] for s in systems if measure in s.measures]
     choose = min if lower_is_better(measure) else max
-    best = f"{choose(interval.mean for interval in intervals):.3f}" if intervals else ""
-    low = min((interval.low for interval in intervals), default=0)
-    high = max((interval.high for interval in intervals), default=1)
+    best = f"{choose(interval.mean for interval in intervals):.3f}"
+    low = min(interval.low for interval in intervals)
+    high = max(interval.high for interval in intervals)
     cells: list[Cell] = []
     for system in systems:
         if measure not in system.measures:
@@ -239,14 +239,13 @@ def _pooled_system(
     parts = [one.systems[name] for one in sets if name in one.systems]
     measured = [part for part in parts if part.outcomes]
     measures = {measure for part in parts for measure in part.measures}
-    quantiles = dict.fromkeys(quantile for part in measured for quantile in part.latency_ms)
     return SystemResult(
         name=name,
         version=parts[0].version,
         measures={m: _macro_interval(macro[m], m, parts) for m in macro if m in measures},
         latency_ms={
-            q: float(np.mean([part.latency_ms[q] for part in measured if q in part.latency_ms]))
-            for q in quantiles
+            q: float(np.mean([part.latency_ms[q] for part in measured]))
+            for q in (measured[0].latency_ms if measured else ())
         },
         prompt_tokens=macro.get("prompt_tokens", 0.0),
         tokens_saved=macro.get("tokens_saved", 0.0),
@@ -319,9 +318,9 @@ def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) 
     asked = systems[0].outcomes if systems and not pooled else ()
     best = ranked[0] if measure else None
     times = {
-        each.name: (p50, each.latency_ms.get("p99", p50))
+        each.name: (each.latency_ms["p50"], each.latency_ms["p99"])
         for each in ranked
-        if (p50 := each.latency_ms.get("p50")) is not None
+        if each.latency_ms
     }
     return {
         "result": one,
