@@ -28,6 +28,7 @@ from toolcrib.cli.opening import (
     use_logins,
 )
 from toolcrib.cli.options import (
+    SOURCES_HELP,
     Json,
     Servers,
     StoreOption,
@@ -412,12 +413,7 @@ MAX_REASONS = 2
 
 def audit(
     context: typer.Context,
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input."
-        ),
-    ],
+    sources: Annotated[list[str], typer.Argument(help=SOURCES_HELP)],
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for any finding.")] = False,
     json: Json = False,
 ) -> None:

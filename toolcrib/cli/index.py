@@ -16,6 +16,7 @@ from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.opening import AnyCrib, any_crib, service_of, use_logins
 from toolcrib.cli.options import (
+    SOURCES_HELP,
     EnrichmentFiles,
     Json,
     NoAudit,
@@ -61,12 +62,7 @@ if TYPE_CHECKING:
 
 def index(
     context: typer.Context,
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input."
-        ),
-    ] = None,
+    sources: Annotated[list[str] | None, typer.Argument(help=SOURCES_HELP)] = None,
     store: StoreOption = None,
     url: Url = None,
     server: SourceServer = None,

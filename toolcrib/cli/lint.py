@@ -11,7 +11,15 @@ import typer
 from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
-from toolcrib.cli.options import Json, SourceFormat, SourceServer, StoreOption, Url, read_tools
+from toolcrib.cli.options import (
+    SOURCES_HELP,
+    Json,
+    SourceFormat,
+    SourceServer,
+    StoreOption,
+    Url,
+    read_tools,
+)
 from toolcrib.cli.output import count_of, out, print_either, print_refused, print_rows, write_file
 from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SourceError
@@ -30,10 +38,7 @@ PROBLEM_COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow",
 
 Sources: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(
-        help="Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input. "
-        "Default: the tools of the index."
-    ),
+    typer.Argument(help=f"{SOURCES_HELP} Default: the tools of the index."),
 ]
 
 

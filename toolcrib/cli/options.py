@@ -185,6 +185,7 @@ def store_option(help: str) -> Any:
 
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+SOURCES_HELP = "Files, folders, module:attribute, MCP server URLs, stdio:COMMAND; -: input."
 SourceServer: TypeAlias = Annotated[
     str | None,
     typer.Option(

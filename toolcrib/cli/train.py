@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets
+from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets, read_tools
 from toolcrib.cli.output import count_of, err, out, print_json, print_refused, print_rows
 from toolcrib.cli.progress import show_counts
 from toolcrib.records import Refusal, ToolSpec
@@ -143,9 +143,7 @@ def _sets(sets: list[DataSet], resplit: int | None) -> list[DataSet]:
 
 
 def _specs(source: str) -> Iterator[ToolSpec]:
-    from toolcrib.indexers.readers.registry import tool_entries
-
-    for _, entry in tool_entries(source, None, None):
+    for _, entry in read_tools([source]):
         if isinstance(entry, Refusal):
             print_refused([entry])
         else:
