@@ -17,6 +17,8 @@ from toolcrib.evaluation.systems.base import Answer
 from toolcrib.indexers.points import FieldWeights, lexical_counts
 from toolcrib.records import ToolSpec
 
+SIGNIFICANCE_LEVEL = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -61,7 +63,7 @@ class Comparison:
     @property
     def significant(self) -> bool:
         """True if p < 0.05."""
-        return self.p < 0.05  # noqa: PLR2004
+        return self.p < SIGNIFICANCE_LEVEL
 
 
 @dataclass(frozen=True, slots=True)

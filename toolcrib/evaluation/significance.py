@@ -14,7 +14,7 @@ import numpy as np
 
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.measures import MEASURES, lower_is_better
-from toolcrib.evaluation.results import Interval
+from toolcrib.evaluation.results import SIGNIFICANCE_LEVEL, Interval
 from toolcrib.numerics import Floats
 
 RESAMPLES = 1_000
@@ -108,7 +108,6 @@ def _chunks(total: int, width: int) -> list[int]:
 # -- comparison of two evaluations -----------------------------------------------------------
 
 SEED = 0
-ALPHA = 0.05
 
 DEPTH_MEASURES = frozenset(one.name for one in MEASURES if one.cutoffs == ())
 """Measures over all returned tools: evaluations of another depth have other values."""
@@ -264,5 +263,5 @@ def _significant_falls(pairs: Mapping[_Key, _Pair]) -> Iterator[Fall]:
     differences = [np.subtract(new, old)[:, None] for old, new in pairs.values()]
     p_values = holm([float(randomisation_tests(d, SEED, draws)[0]) for d in differences])
     for (key, (old, new)), p in zip(pairs.items(), p_values, strict=True):
-        if p < ALPHA:
+        if p < SIGNIFICANCE_LEVEL:
             yield Fall(*key, float(np.mean(old)), float(np.mean(new)), p)

@@ -18,7 +18,7 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS_FOLDER
 from toolcrib.errors import TrainingError
 from toolcrib.evaluation.dataset import DataSet
-from toolcrib.evaluation.results import Evaluation
+from toolcrib.evaluation.results import SIGNIFICANCE_LEVEL, Evaluation
 from toolcrib.evaluation.runner import Report, evaluate, query_differences
 from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.evaluation.systems.ours import OwnSystems
@@ -331,8 +331,6 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
 
 COMPARED_MEASURES = ("ndcg@10", "hit@1", "completeness@10")
 """Measures that are shown; the first decides."""
-
-SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
