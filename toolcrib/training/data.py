@@ -397,11 +397,10 @@ def _imperative(purpose: str) -> str:
     text = _BOILERPLATE.sub("", purpose).strip() or purpose
     first, _, rest = text.partition(" ")
     word = first.casefold().strip(",.:;")
-    for base in (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ing")):
+    forms = (word, *map(word.removesuffix, ("s", "es", "ing")), re.sub(r"ies\Z", "y", word))
+    for base in forms:
         if base in _phrases().verbs:
             return f"{base} {rest}".strip()
-    if word.endswith("ies") and f"{word[:-3]}y" in _phrases().verbs:
-        return f"{word[:-3]}y {rest}".strip()
     # Names keep their capitals: "GitHub issues".
     return text if first[1:] != first[1:].casefold() else f"{word} {rest}".strip() or text
 
