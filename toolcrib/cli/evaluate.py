@@ -224,7 +224,7 @@ def run(
     ] = 10,
     limit: Limit = None,
     seed: Seed = 0,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
+    report: Html = None,
     steps: Annotated[
         bool, typer.Option("--steps", help="The sets are runs of agents: steps.jsonl, tools.jsonl.")
     ] = False,
@@ -692,7 +692,7 @@ def _figure_text(value: object) -> str:
 def report(
     context: typer.Context,
     log: Log = None,
-    html: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
+    html: Html = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
