@@ -529,7 +529,7 @@ class _FirstStage:
         self._sparse: Any = import_train("scipy.sparse")
         self._encoder = LexicalEncoder()
         counts = [Counter(self._encoder.terms(text)) for text in documents]
-        average = float(np.mean([sum(count.values()) for count in counts])) if counts else 1.0
+        average = float(np.mean([sum(count.values()) for count in counts]))
         matrix = self._matrix([self._encoder.encode_document(c, average) for c in counts])
         found = np.bincount(matrix.indices, minlength=matrix.shape[1])
         idf = np.log1p((len(counts) - found + 0.5) / (found + 0.5)).astype(np.float32)
@@ -546,8 +546,8 @@ class _FirstStage:
     def _matrix(self, rows: Sequence[SparseVector]) -> Any:
         ends = np.cumsum([0, *(len(row.indices) for row in rows)])
         # Term ids have 32 bits, too many for the columns of a matrix.
-        columns = np.concatenate([row.indices for row in rows] or [np.empty(0)]) % TERM_COLUMNS
-        values = np.concatenate([row.values for row in rows] or [np.empty(0)])
+        columns = np.concatenate([row.indices for row in rows]) % TERM_COLUMNS
+        values = np.concatenate([row.values for row in rows])
         shape = (len(rows), TERM_COLUMNS)
         return self._sparse.csr_matrix(
             (values.astype(np.float32), columns.astype(np.int64), ends), shape=shape
