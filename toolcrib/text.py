@@ -306,3 +306,8 @@ def head_and_tail(text: str, max_chars: int, head_chars: int, tail_chars: int) -
 def shorten(text: str, max_chars: int) -> str:
     """Cut a longer text, and end it with an ellipsis."""
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
+
+
+def count_of(number: int, noun: str) -> str:
+    """Count with its noun: 1 tool, 2,000 tools."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -103,7 +103,7 @@ def test_nothing_is_pruned_while_anything_is_refused(narrow, stocked):
     sent = {"tools": [MAIL | {"version": "2"}], "prune": True}
     report = client.post("/v1/tools", json=sent).json()
     assert report["removed"] == 0
-    assert report["refused"][1]["reason"].startswith("2 tools are in no source, but were kept")
+    assert report["refused"][1]["reason"].startswith("2 tools in no source, but kept")
     assert len(stocked.get("/v1/tools").json()["tools"]) == 4
 
 

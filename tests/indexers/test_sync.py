@@ -143,7 +143,7 @@ def test_prune_removes_nothing_while_anything_is_refused(bench):
     assert report.removed == ()
     prune = report.refused[-1]
     assert prune.source == "--prune"
-    assert "1 tools are in no source, but were kept: 1 entries were refused" in prune.reason
+    assert "1 tool in no source, but kept: 1 refusal" in prune.reason
     assert bench.held().keys() == {"a", "b"}
 
 
@@ -491,7 +491,7 @@ def test_prune_removes_no_document_while_anything_is_refused(passage_bench):
     assert report.removed == ("notes/a.md#1",)
     prune = report.refused[-1]
     assert prune.source == "--prune"
-    assert "1 passages are in no source, but were kept: 1 sources were refused" in prune.reason
+    assert "1 passage in no source, but kept: 1 refusal" in prune.reason
     assert "notes/b.md#0" in passage_bench.held()
 
 

@@ -41,7 +41,6 @@ from toolcrib.cli.options import (
     store_option,
 )
 from toolcrib.cli.output import (
-    count_of,
     err,
     notes,
     out,
@@ -67,6 +66,7 @@ from toolcrib.records.reports import Finding, Held
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.namespaced import check_name
+from toolcrib.text import count_of
 
 if TYPE_CHECKING:
     from toolcrib.store.qdrant_server import ServerStore

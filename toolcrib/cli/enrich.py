@@ -17,7 +17,7 @@ from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.audit import audit_all, blocks
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, read_tools
-from toolcrib.cli.output import count_of, err, out, print_either, print_json, print_refusals
+from toolcrib.cli.output import err, out, print_either, print_json, print_refusals
 from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.enricher import (
@@ -38,6 +38,7 @@ from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.records.turns import ModelUsage
 from toolcrib.settings import Settings, load_settings
+from toolcrib.text import count_of
 
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 250

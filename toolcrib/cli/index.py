@@ -35,7 +35,6 @@ from toolcrib.cli.options import (
     tool_filter,
 )
 from toolcrib.cli.output import (
-    count_of,
     in_short,
     notes,
     out,
@@ -55,6 +54,7 @@ from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset
 from toolcrib.settings import Settings, load_settings
 from toolcrib.tenants import count_shared
+from toolcrib.text import count_of
 
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments

@@ -15,7 +15,7 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.cli.opening import open_crib
 from toolcrib.cli.options import Json, StoreOption, Tools, lines_of, read_tools
-from toolcrib.cli.output import count_of, err, out, print_json, print_refused
+from toolcrib.cli.output import err, out, print_json, print_refused
 from toolcrib.cli.progress import show_counts
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
@@ -33,6 +33,7 @@ from toolcrib.language_models import count_usage
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal
 from toolcrib.settings import Settings, load_settings
+from toolcrib.text import count_of
 
 
 def judge(

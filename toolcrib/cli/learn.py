@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import AnyCrib, any_crib
 from toolcrib.cli.options import Json, StoreOption, Url, logged_records
-from toolcrib.cli.output import count_of, notes, out, print_either, print_rows
+from toolcrib.cli.output import notes, out, print_either, print_rows
 from toolcrib.records.reports import (
     LearnedTool,
     LearningStatus,
@@ -24,6 +24,7 @@ from toolcrib.records.reports import (
 )
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import load_settings
+from toolcrib.text import count_of
 
 MAX_LEARNED_ROWS = 50
 

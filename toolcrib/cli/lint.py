@@ -20,7 +20,7 @@ from toolcrib.cli.options import (
     Url,
     read_tools,
 )
-from toolcrib.cli.output import count_of, out, print_either, print_refused, print_rows, write_file
+from toolcrib.cli.output import out, print_either, print_refused, print_rows, write_file
 from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SourceError
 from toolcrib.integrations.providers import Provider
@@ -28,6 +28,7 @@ from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal
 from toolcrib.records.codec import as_json
 from toolcrib.settings import load_settings
+from toolcrib.text import count_of
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.lint import LintReport, LintSeverity

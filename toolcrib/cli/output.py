@@ -28,6 +28,7 @@ from toolcrib.records import (
     ToolSpec,
 )
 from toolcrib.records.codec import as_json
+from toolcrib.text import count_of
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import ChoiceResult
@@ -92,11 +93,6 @@ def print_error(error: ToolcribError, *, as_json: bool) -> None:
         print_json({"error": {"type": type(error).__name__, "message": str(error)}})
     else:
         err.print(f"[bold red]error:[/] {escape(str(error))}")
-
-
-def count_of(number: int, noun: str) -> str:
-    """Count with its noun: 1 tool, 2,000 tools."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def print_table(table: Table, *, headed: bool = False) -> None:

@@ -12,8 +12,9 @@ from datetime import timedelta
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from toolcrib.cli.output import count_of, err, notes
+from toolcrib.cli.output import err, notes
 from toolcrib.records import IndexProgress
+from toolcrib.text import count_of
 
 LINE_INTERVAL_S = 10.0
 """Time between two lines, if standard error is no terminal."""

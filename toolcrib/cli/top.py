@@ -18,9 +18,10 @@ from toolcrib import build
 from toolcrib.access.activity import ActivityReader
 from toolcrib.cli.opening import gateway_store, remote_crib, service_of
 from toolcrib.cli.options import Json, Url, store_option
-from toolcrib.cli.output import count_of, err, out, print_json, print_table, table_of
+from toolcrib.cli.output import err, out, print_json, print_table, table_of
 from toolcrib.records.log import GatewayActivity, GatewayServer
 from toolcrib.settings import Settings, load_settings
+from toolcrib.text import count_of
 
 REFRESH_S = 1.0
 MAX_TOP_CALLS = 200

@@ -11,10 +11,11 @@ import typer
 from rich.markup import escape
 
 from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets, read_tools
-from toolcrib.cli.output import count_of, err, out, print_json, print_refused, print_rows
+from toolcrib.cli.output import err, out, print_json, print_refused, print_rows
 from toolcrib.cli.progress import show_counts
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
+from toolcrib.text import count_of
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet

@@ -33,6 +33,7 @@ from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.store.base import Store, pages, point_id
 from toolcrib.store.filters import SCOPE_FIELDS, And, AnyOf, Equals, Filter, HasId, Or
 from toolcrib.store.payload import ENRICHED_FIELD, read_tool
+from toolcrib.text import count_of
 
 # -- the difference --------------------------------------------------------------------------------
 
@@ -92,9 +93,7 @@ class _Plan(Generic[_Item]):
                     self.refused.append(Refusal(*place(self.items[item_id]), str(error)))
         return made
 
-    def prune(
-        self, gone: Iterable[str], things: str, why_kept: str, known: Collection[str] = ()
-    ) -> None:
+    def prune(self, gone: Iterable[str], thing: str, known: Collection[str] = ()) -> None:
         """Plan to remove the ids that no source has, unless a refused entry may stand for one.
 
         A refusal whose place is `known`, a tool or document that sources have, stands for no other.
@@ -102,15 +101,20 @@ class _Plan(Generic[_Item]):
         doomed = sorted(gone)
         unknown = [each for each in self.refused if each.place not in known]
         if doomed and unknown:
-            kept = f"{len(doomed)} {things} are in no source, but were kept"
-            reason = f"{kept}: {len(unknown)} {why_kept}; mend those and prune again"
-            self.refused.append(Refusal("--prune", "", reason))
+            self.refused.append(refused_prune(len(doomed), thing, len(unknown)))
         else:
             self.removed.extend(doomed)
 
     def report(self) -> IndexReport:
         names = ("added", "changed", "removed", "unchanged", "refused", "copies")
         return IndexReport(**{name: tuple(getattr(self, name)) for name in names})
+
+
+def refused_prune(gone: int, thing: str, refused: int) -> Refusal:
+    """Refusal to remove what is gone from the sources, beside other refusals."""
+    kept = f"{count_of(gone, thing)} in no source, but kept"
+    why = f"{count_of(refused, 'refusal')} may stand for what is missing"
+    return Refusal("--prune", "", f"{kept}: {why}; mend what was refused, and prune again")
 
 
 # -- sources ---------------------------------------------------------------------------------------
@@ -347,8 +351,7 @@ class ToolSync:
         plan.removed.extend(sorted(withdrawn))
         if prune:
             listed_ids = {spec.id for spec in held} | plan.items.keys()
-            why_kept = "entries were refused and may stand for them"
-            plan.prune(gone - listed_ids, "tools", why_kept, listed_ids)
+            plan.prune(gone - listed_ids, "tool", listed_ids)
         else:
             # All tools of the groups that this run reads or writes.
             groups = {tool.group for tool in known.values()} | set(map(_group, plan.items.values()))
@@ -609,5 +612,5 @@ def _plan_passage_removals(
         if each.collection == prune and each.document not in refused and i not in shortened
     }
     plan.removed += shortened
-    plan.prune(gone, "passages", "sources were refused and may hold them", refused)
+    plan.prune(gone, "passage", refused)
     plan.removed.sort()

@@ -35,7 +35,7 @@ from toolcrib.http.routing import (
 )
 from toolcrib.http.uploads import Line, UploadWork, read_upload, respond, split_into_parts
 from toolcrib.indexers.readers.registry import formats, read_data
-from toolcrib.indexers.sync import Entry, ReadSources
+from toolcrib.indexers.sync import Entry, ReadSources, refused_prune
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.integrations.formats import Definitions
 from toolcrib.records import (
@@ -393,11 +393,8 @@ def _prune(
         if each.place not in named or each.reason == OUT_OF_SCOPE_REASON
     ]
     if unknown:
-        reason = (
-            f"{len(gone)} tools are in no source, but were kept: {len(unknown)} entries "
-            "were refused and may stand for them; mend those and prune again"
-        )
-        return replace(report, refused=(*report.refused, Refusal("--prune", "", reason)))
+        kept = refused_prune(len(gone), "tool", len(unknown))
+        return replace(report, refused=(*report.refused, kept))
     crib.remove_tools(*gone)
     return replace(report, removed=(*report.removed, *gone))
 
