@@ -175,7 +175,7 @@ def test_a_file_takes_the_place_of_a_servers_tools(browse, service, namespace, t
         dialog.get_by_role("button", name="Add", exact=True).click()
         expect(dialog).to_contain_text(said)
         if "2 refused" in said:
-            expect(dialog).to_contain_text("mend those and prune again")
+            expect(dialog).to_contain_text("but kept: 1 refusal")
         page.keyboard.press("Escape")
     expect(page.locator("h1 small")).to_have_text("81 tools")
 
