@@ -144,10 +144,13 @@ class Tenants:
         if opened is not None:
             opened.crib.close()
         self._stores.clear(name)
-        for table in self.records_db.tables():
-            if table.endswith(f"/{name}"):
-                self.records_db.prune(table, before=float("inf"))
+        for table in self.tables(name):
+            self.records_db.prune(table, before=float("inf"))
         self.announce_write(name)
+
+    def tables(self, name: str) -> list[str]:
+        """Tables of a namespace in the records database."""
+        return [table for table in self.records_db.tables() if table.endswith(f"/{name}")]
 
     def announce_write(self, name: str) -> None:
         """Announce a write to a namespace, so that other processes refresh."""

@@ -510,8 +510,7 @@ def remove(
     """Remove a namespace with everything that it holds, and revoke the keys for it alone."""
     with _open_tenants(context, store) as tenants:
         check_name(namespace)
-        tables = [table for table in tenants.records_db.tables() if table.endswith(f"/{namespace}")]
-        if namespace not in (known := tenants.names()) and not tables:
+        if namespace not in (known := tenants.names()) and not tenants.tables(namespace):
             meant = did_you_mean(nearest(namespace, known))
             raise QueryError(f"{tenants.location} has no namespace {namespace!r}{meant}")
         tenants.remove(namespace)

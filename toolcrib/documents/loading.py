@@ -164,8 +164,10 @@ def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[st
         return _html_to_markdown(text)
     if kind == "rst":
         return _rst_to_markdown(text)
-    if kind in {"notebook", "table"}:
-        return (_notebook if kind == "notebook" else _table)(text), ""
+    if kind == "notebook":
+        return _notebook(text), ""
+    if kind == "table":
+        return _table(text), ""
     return _front_matter(text) if kind == "markdown" else (text, "")
 
 

@@ -23,6 +23,7 @@ from toolcrib.report.charts import (
     reliability_plot,
 )
 from toolcrib.report.page import fill
+from toolcrib.text import count_of
 
 ROUTE_LOOKS: dict[str, Look] = dict(
     zip(("tools", "knowledge", "both", "general", "none"), LOOKS, strict=False)
@@ -59,7 +60,7 @@ def _lead(summary: DecisionSummary) -> str:
         return "The log has no decisions."
     most, one = next(iter(summary.routes.items()))
     share = percent(one.count / summary.decisions)
-    counted = f"{summary.decisions:,} decision{'s' * (summary.decisions != 1)}"
+    counted = count_of(summary.decisions, "decision")
     return (
         f"{counted}: {share} of the turns go {ROUTE_TEXTS[most]}, and half are decided within "
         f"{milliseconds(summary.latency.p50)} ms."

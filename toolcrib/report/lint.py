@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from toolcrib.evaluation.lint import LINT_RULES, LintFinding, LintReport
 from toolcrib.records import Refusal
 from toolcrib.report.page import fill
+from toolcrib.text import count_of
 
 MAX_ROWS = 500
 """Findings of a rule on the page; JSON has all."""
@@ -20,12 +21,12 @@ def render_lint(report: LintReport, refused: Sequence[Refusal] = ()) -> str:
         by_rule[finding.rule.partition("/")[0]].append(finding)
     counted = Counter(finding.severity for finding in report.findings)
     lost = counted["error"]
-    errors = f"{lost:,} error{'s' * (lost != 1)}" if lost else "no errors"
+    errors = count_of(lost, "error") if lost else "no errors"
     return fill(
         "lint.html.jinja",
         report=report,
         refused=refused,
-        lead=f"{report.tools:,} tool{'s' * (report.tools != 1)}, with {errors}.",
+        lead=f"{count_of(report.tools, 'tool')}, with {errors}.",
         counted=counted,
         rules=[(rule, LINT_RULES[rule].title, found) for rule, found in by_rule.items()],
         most=MAX_ROWS,
