@@ -203,6 +203,7 @@ def print_result(result: FindResult, *, explain: bool) -> None:
     if result.tools:
         print_table(_ranking(result.tools, explain=explain), headed=explain)
     parts = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
+    parts += [f"{escape(word)} read as {escape(right)}" for word, right in result.spelling.items()]
     if result.unmatched_terms:
         parts.append(f"in no tool: {escape(', '.join(result.unmatched_terms))}")
     if result.called:

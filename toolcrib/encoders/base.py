@@ -89,6 +89,15 @@ class LanguageBound(DenseEncoder, Protocol):
 
 
 @runtime_checkable
+class WordBound(DenseEncoder, Protocol):
+    """A dense encoder that reads the words of its vocabulary whole, and others in pieces."""
+
+    def knows(self, word: str) -> bool:
+        """True if a word in lower case is in the vocabulary, and if that is not known."""
+        ...
+
+
+@runtime_checkable
 class Translating(DenseEncoder, Protocol):
     """A dense encoder that knows English words for the words of other languages.
 

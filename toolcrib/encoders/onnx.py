@@ -25,6 +25,7 @@ from toolcrib.encoders.base import (
     Reranker,
     SpaceSharing,
     Translating,
+    WordBound,
     finite_scores,
     readable,
     readable_all,
@@ -86,7 +87,7 @@ class _BundledModel:
             return pool.map(work, texts)
 
 
-class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
+class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, WordBound, SpaceSharing):
     """A `DenseEncoder` from a model folder; without a folder, the model in the package.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
@@ -116,6 +117,10 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
 
     def reads(self, text: str) -> bool:
         return not self._card.english or is_english(text)
+
+    def knows(self, word: str) -> bool:
+        tokenizer = self._model().tokenizer
+        return not isinstance(tokenizer, WordPiece) or tokenizer.knows(word)
 
     def encode_query(self, text: str) -> FloatArray:
         return self._encode(readable(text))

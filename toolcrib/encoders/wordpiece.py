@@ -138,6 +138,10 @@ class WordPiece:
         self._max_tokens = max_tokens
         self._pieces = lru_cache(MAX_CACHED_WORDS)(self._cut)
 
+    def knows(self, word: str) -> bool:
+        """True if a word is one token."""
+        return word in self._ids
+
     def encode(self, text: str, pair: str | None = None) -> WordPieceTokens:
         """Tokens of a text or a pair; a long text is truncated, of a pair the longer text."""
         room = None if self._max_tokens is None else self._max_tokens - (2 if pair is None else 3)

@@ -125,6 +125,7 @@ class ToolSelection:
     results of the given needs in their order; the verdict is that of the surest need.
     `interleaved` names the second ranking that some of the tools came from. `called` are the ids
     of tools in scope that the run has called: they are not in `tools`, but still shown to an agent.
+    `spelling` maps misspelt words of the query to the words of tools that were searched for.
 
     An answer without tools is never accepted: it abstains.
     """
@@ -144,6 +145,7 @@ class ToolSelection:
     needs: Annotated[tuple[NeedResult, ...], UNLESS_EMPTY] = ()
     interleaved: Annotated[str | None, UNLESS_NONE] = None
     called: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    spelling: Annotated[dict[str, str], Field(exclude=True)] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         if self.verdict == "accept" and not self.tools:
@@ -175,6 +177,7 @@ class FindResult(ToolSelection):
 
     query: str
     unmatched_terms: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    spelling: Annotated[dict[str, str], UNLESS_EMPTY] = field(default_factory=dict[str, str])
     filtered: Annotated[FilterEffect | None, UNLESS_NONE] = None
 
 

@@ -97,6 +97,7 @@ def merge_needs(
         unmatched_terms=unique(*(each.unmatched_terms for each in asked)),
         needs=tuple(NeedResult(each.query, each.verdict, each.confidence) for each in answers),
         called=answers[0].called,
+        spelling={word: right for each in asked for word, right in each.spelling.items()},
     )
 
 

@@ -15,12 +15,13 @@ from toolcrib.encoders.base import (
     FloatArray,
     LanguageBound,
     Translating,
+    WordBound,
     unit_rows,
 )
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import EncoderError, ToolcribError
 from toolcrib.numerics import Floats
-from toolcrib.records import FindResult, Message, ToolHit
+from toolcrib.records import FindResult, Message, Scope, ToolHit
 from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.assembly import fold_copies, merge_needs
 from toolcrib.retrieval.calibration import RANKED_COMPETITORS, features, query_features
@@ -51,6 +52,7 @@ from toolcrib.retrieval.options import (
 )
 from toolcrib.retrieval.prerequisites import bring_linked_tools
 from toolcrib.retrieval.rerank import ModelReranker, Reranking, ToolReranker
+from toolcrib.retrieval.spelling import Speller, correct
 from toolcrib.retrieval.steps import (
     EMPTY_RUN_STATE,
     SENTENCE_SHARE,
@@ -157,6 +159,7 @@ class HybridRetriever:
         self._clause_encoder = dense if isinstance(dense, ClauseEncoder) else None
         self._language = dense if isinstance(dense, LanguageBound) else None
         self._translator = dense if isinstance(dense, Translating) else None
+        self._speller = Speller(store, lexical, dense) if isinstance(dense, WordBound) else None
         self._lexical = lexical
         self._weights = weights
         self._clock = clock or SystemClock()
@@ -280,18 +283,23 @@ class HybridRetriever:
         history: Sequence[Message] = (),
         own_share: float = OWN_SHARE,
         encoded: Sequence[EncodedQuery] = (),
+        scope: Scope | None = None,
+        *,
+        as_written: bool = False,
     ) -> EncodedQuery:
         """Encode a query and its history for the legs of these plans.
 
         `own_share`: weight of the query's own text beside a history. A failing dense encoder only
-        degrades the query. `encoded`: queries of the same plans whose vectors are reused.
+        degrades the query. `encoded`: queries of the same plans whose vectors are reused. Misspelt
+        words are read as words of the tools in `scope`, unless the query is taken as written.
         """
         dialogue = read_dialogue(query, self._readable(query, history))
         if dialogue is None:
-            return self._encode(query, plans)
+            return self._encode(query, plans, scope, as_written=as_written)
         known = {each.text: each for each in encoded if not (each.degraded or each.naming)}
         whole, own = (
-            known.get(text) or self._encode(text, plans) for text in (dialogue.whole, dialogue.own)
+            known.get(text) or self._encode(text, plans, scope, as_written=as_written)
+            for text in (dialogue.whole, dialogue.own)
         )
         return whole.blend_with(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
 
@@ -309,9 +317,18 @@ class HybridRetriever:
             return history
         return [message for message in history if language.reads(message.content)]
 
-    def _encode(self, query: str, plans: Sequence[SearchPlan]) -> EncodedQuery:
-        text = _shorten(query)
-        encoded = self._by_words(text)
+    def _encode(
+        self,
+        query: str,
+        plans: Sequence[SearchPlan],
+        scope: Scope | None,
+        *,
+        as_written: bool = False,
+    ) -> EncodedQuery:
+        original = _shorten(query)
+        spelling = dict[str, str]() if as_written else self._spelling(original, scope)
+        text = correct(original, spelling)
+        encoded = replace(self._by_words(text), text=original, spelling=spelling)
         degraded: tuple[str, ...] = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
         if self._language is not None and not self._language.reads(text):
             degraded += (UNSUPPORTED_LANGUAGE,)
@@ -322,6 +339,15 @@ class HybridRetriever:
             logger.warning("the dense encoder %s failed", self._dense.name, exc_info=True)
             return replace(encoded, degraded=(*degraded, "dense"))
         return replace(encoded, dense=vectors[0], degraded=degraded, clauses=vectors[1:])
+
+    def _spelling(self, text: str, scope: Scope | None) -> dict[str, str]:
+        """Misspelt words of a text with their corrections; none if the encoder fails."""
+        if self._speller is None:
+            return {}
+        try:
+            return self._speller.corrections(text, all_of(ENABLED, from_scope(scope)))
+        except EncoderError:
+            return {}  # The vectors fail of the same cause, and report it.
 
     def _by_words(self, text: str) -> EncodedQuery:
         translator = self._translator
@@ -347,7 +373,7 @@ class HybridRetriever:
     ) -> _QueryRun:
         """Encode a query, and prepare its legs and those of a step's sentences."""
         if isinstance(query, str):
-            query = self.encode(query, (plan,), options.messages)
+            query = self.encode(query, (plan,), options.messages, scope=options.scope)
         allowed = from_scope(options.scope)
         limits = all_of(ENABLED, allowed, options.where)
         state = EMPTY_RUN_STATE
@@ -356,7 +382,7 @@ class HybridRetriever:
         weights = plan.weights or self._weights
         follows = state.is_step and weights.method == "convex"
         parts = last_sentences(query.naming or query.text) if follows else []
-        encoded = [query, *(self._encode(part, (plan,)) for part in parts)]
+        encoded = [query, *(self._encode(part, (plan,), options.scope) for part in parts)]
         watch.lap("encode")
         limit = MAX_SET_TOOLS if options.k == "auto" else options.k
         depth = MAX_SET_TOOLS if options.k == "auto" else max(MIN_LEG_CANDIDATES, 2 * limit)
@@ -451,6 +477,7 @@ class HybridRetriever:
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched_words(run) if options.explain else (),
             called=tuple(called.values()),
+            spelling=dict(encoded.spelling),
         )
         judged = assessor.judge(result, from_scope(options.scope), marks=not options.gate)
         watch.lap("gate")

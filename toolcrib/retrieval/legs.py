@@ -7,9 +7,9 @@ needs all scores. The second search costs a tenth of a millisecond.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, zip_longest
 
@@ -54,7 +54,8 @@ class EncodedQuery:
 
     `dense`: float32 [d], or None if the dense encoder failed. `clauses`: float32 [n, d], empty or
     None for a query of one clause. `naming`: text that may call a tool by name; empty for the whole
-    text. `cosine_factor`: factor of all cosines.
+    text. `cosine_factor`: factor of all cosines. `spelling`: misspelt words of `text`, with the
+    words that were encoded in their place.
     """
 
     text: str
@@ -64,6 +65,7 @@ class EncodedQuery:
     clauses: FloatArray | None = None
     naming: str = ""
     cosine_factor: float = 1.0
+    spelling: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def blend_with(self, own: EncodedQuery, own_share: float) -> EncodedQuery:
         """Query of a dialogue, blended with the last message's `own` query by its share.
@@ -78,7 +80,7 @@ class EncodedQuery:
             dense = (mixed / max(float(np.linalg.norm(mixed)), MIN_NORM)).astype(np.float32)
             degraded = self.degraded
         lexical = _weighted_sum((own.lexical, own_share), (self.lexical, 1 - own_share))
-        more = own.clauses, own.text, own.cosine_factor
+        more = own.clauses, own.text, own.cosine_factor, own.spelling
         return EncodedQuery(self.text, dense, lexical, degraded, *more)
 
 

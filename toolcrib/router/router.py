@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal
@@ -154,7 +155,9 @@ class Router:
 
     def detect(self, turn: Turn) -> Context:
         """Detect the context of a turn; encodes and classifies only."""
-        query = self.tools.encode(excerpt(turn.text)) if has_words(turn.text) else None
+        query = None
+        if has_words(turn.text):
+            query = self.tools.encode(excerpt(turn.text), scope=turn.reach)
         known = _with_metadata(self._detector(turn).detect(turn.text, query), turn.metadata)
         if self.reader is None or not self._may_ask_model(turn, known):
             return known
@@ -174,7 +177,8 @@ class Router:
         knowledge = self.knowledge
         if knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
-        reach, query = self._reach(turn, options), self.tools.encode(excerpt(turn.text))
+        reach = self._reach(turn, options)
+        query = self.tools.encode(excerpt(turn.text), as_written=True)
         return knowledge.find(query, context, reach, options=options)
 
     def route(
@@ -214,6 +218,9 @@ class Router:
         if len(self._active) == 1 and budget.has_room("context"):
             detector.begin(searched.text if turn.step is None else standalone_text(turn).text)
         query, for_tools, own = budget.measure("encode", lambda: self._encode(request, searched))
+        if query.spelling:
+            # A document may have the word that no tool has.
+            query = self.tools.encode(query.text, as_written=True)
         # With a sensitivity ceiling the context decides whether a model may read the turn.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context, selection = self._context_by_tools(request, query, for_tools, own)
@@ -256,7 +263,7 @@ class Router:
         turn, budget = Turn(text=text, scope=scope), Budget(Limits(), Costs(), self.clock)
         reach, detector = self._reach(turn, DEFAULT_KNOWLEDGE_OPTIONS), self._detector(turn)
         request = _Request("", turn, detector, budget, reach)
-        query = self.tools.encode(excerpt(text))
+        query = self.tools.encode(excerpt(text), scope=scope)
         context = detector.detect(text, query)
         found = self._tools(request, query, may_ask=False).result
         knowledge = self._knowledge(request, query, context)
@@ -265,7 +272,7 @@ class Router:
 
     def rank_collections(self, text: str, scope: Scope | None) -> RankedOptions:
         """Probabilities of the collections for a question without learned examples."""
-        query, knowledge = self.tools.encode(excerpt(text)), self.knowledge
+        query, knowledge = self.tools.encode(excerpt(text), as_written=True), self.knowledge
         reach = self._reach(Turn(text=text, scope=scope), DEFAULT_KNOWLEDGE_OPTIONS)
         best = knowledge.best_passages(query, reach) if knowledge and reach else []
         if knowledge is None or not best:
@@ -513,20 +520,20 @@ class Router:
         The query for tools adds the dialogue before the turn. At a step only the query for tools
         has the agent's words.
         """
-        turn = request.turn
+        turn, encode = request.turn, partial(self.tools.encode, scope=request.turn.reach)
         alone = standalone_text(turn).text
         if turn.step is not None:
-            own = self.tools.encode(alone)
-            return own, self.tools.encode(searched.text), own
-        query, joins = self.tools.encode(searched.text), searched.follow_up == "joined"
+            own = encode(alone)
+            return own, encode(searched.text), own
+        query, joins = encode(searched.text), searched.follow_up == "joined"
         if searched.follow_up == "first" or request.answer:
             return query, query, query
-        own = self.tools.encode(alone) if joins else query
+        own = encode(alone) if joins else query
         is_whole = joins and not request.detector.has_content(excerpt(turn.text))
         if is_whole or CONVERSATION_BY_MODEL in searched.signals:
             return query, query, own
         share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
-        return query, self.tools.encode(alone, turn.history, share, (query, own)), own
+        return query, encode(alone, turn.history, share, (query, own)), own
 
     def _tools(self, request: _Request, query: EncodedQuery, *, may_ask: bool) -> Selection:
         """Tools of a turn; with `may_ask` a language model may rank them."""

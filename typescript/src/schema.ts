@@ -350,6 +350,7 @@ export interface FoundTools {
   needs?: readonly NeedResult[];
   interleaved?: string;
   called?: readonly string[];
+  spelling?: Readonly<Record<string, string>>;
   filtered?: FilterEffect;
   names?: Readonly<Record<string, string>>;
   left_out?: readonly LeftOut[];
