@@ -31,6 +31,7 @@ from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.onnx import (
     DEFAULT_MODEL,
     MAX_CLAUSES,
+    MAX_TYPED_CHARS,
     BundledEncoder,
     BundledReranker,
     MultilingualEncoder,
@@ -455,3 +456,9 @@ def test_where_they_cannot_be_asked_for_all_count(
     monkeypatch.delattr(onnx.os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(onnx.os, "cpu_count", lambda: told)
     assert usable_cores() == cores
+
+
+def test_a_pasted_text_has_no_unknown_words() -> None:
+    encoder = BundledEncoder()
+    assert encoder.unknown_words("a brnach") == ["brnach"]
+    assert encoder.unknown_words(f"a brnach {'x ' * MAX_TYPED_CHARS}") == []

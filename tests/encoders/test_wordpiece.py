@@ -106,3 +106,16 @@ def test_a_character_that_is_newer_than_the_reference_is_cut_as_its_kind_is() ->
 def test_what_would_be_read_in_another_way_is_left_to_the_package(change: dict[str, Any]) -> None:
     assert is_wordpiece(DOCUMENT)
     assert not is_wordpiece({**DOCUMENT, **change})
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("serch", "search"), ("paymnet", "payment"), ("creaate", "create"), ("looin", "")],
+)
+def test_a_common_word_is_one_slip_from_an_unknown_word(word: str, meant: str) -> None:
+    assert WordPiece(DOCUMENT, None).common_word(word) == meant
+
+
+def test_names_identifiers_addresses_and_inflections_are_no_unknown_words() -> None:
+    text = "Serch cached chats, ask Mraia in #mesages about mesages/x, x_mesages and mesages.io"
+    assert WordPiece(DOCUMENT, None).unknown_words(text) == ["serch"]

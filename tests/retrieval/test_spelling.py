@@ -77,6 +77,16 @@ def test_a_turn_and_needs_are_corrected_too(crib):
     assert found.spelling == {"invoce": "invoice", "conflunce": "confluence"}
 
 
+def test_a_common_word_is_meant_where_no_tool_has_one(crib):
+    assert crib.find_tools("a langauge of wikis").spelling == {"langauge": "language"}
+
+
+def test_what_only_a_document_may_have_is_not_read_as_a_tools_word(crib):
+    retriever = crib.tools.retriever
+    assert retriever.encode("the invoce", by_tools=False).spelling == {}
+    assert retriever.encode("the langauge", by_tools=False).spelling == {"langauge": "language"}
+
+
 def test_an_encoder_without_a_known_vocabulary_leaves_the_spelling():
     with Crib.open(":memory:", dense=DeterministicEncoder()) as made:
         made.index_tools(TOOLS)

@@ -89,11 +89,15 @@ class LanguageBound(DenseEncoder, Protocol):
 
 
 @runtime_checkable
-class WordBound(DenseEncoder, Protocol):
-    """A dense encoder that reads the words of its vocabulary whole, and others in pieces."""
+class SpellingBound(DenseEncoder, Protocol):
+    """A dense encoder that reads words outside of its vocabulary in pieces without meaning."""
 
-    def knows(self, word: str) -> bool:
-        """True if a word in lower case is in the vocabulary, and if that is not known."""
+    def unknown_words(self, text: str) -> list[str]:
+        """Words of a text that may be misspelt, in lower case: none of the vocabulary, no names."""
+        ...
+
+    def common_word(self, word: str) -> str:
+        """Common word that an unknown word is one slip from; empty if there is none."""
         ...
 
 

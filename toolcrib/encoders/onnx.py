@@ -24,8 +24,8 @@ from toolcrib.encoders.base import (
     LanguageBound,
     Reranker,
     SpaceSharing,
+    SpellingBound,
     Translating,
-    WordBound,
     finite_scores,
     readable,
     readable_all,
@@ -51,6 +51,9 @@ MIN_CLAUSE_TOKENS = 3
 
 MAX_CLAUSES = 6
 """Each clause costs a search of the dense leg; the longest clauses are kept."""
+
+MAX_TYPED_CHARS = 400
+"""Longer texts are not corrected: they are pasted, and full of names and code."""
 
 _CLAUSE_END = re.compile(
     # One mark and one space only: longer runs would take quadratic time.
@@ -87,7 +90,7 @@ class _BundledModel:
             return pool.map(work, texts)
 
 
-class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, WordBound, SpaceSharing):
+class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing, SpellingBound):
     """A `DenseEncoder` from a model folder; without a folder, the model in the package.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
@@ -118,9 +121,14 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, WordBound, Spa
     def reads(self, text: str) -> bool:
         return not self._card.english or is_english(text)
 
-    def knows(self, word: str) -> bool:
+    def unknown_words(self, text: str) -> list[str]:
+        if not self._card.english or len(text) > MAX_TYPED_CHARS:
+            return []
         tokenizer = self._model().tokenizer
-        return not isinstance(tokenizer, WordPiece) or tokenizer.knows(word)
+        return tokenizer.unknown_words(text) if isinstance(tokenizer, WordPiece) else []
+
+    def common_word(self, word: str) -> str:
+        return self._model().tokenizer.common_word(word)
 
     def encode_query(self, text: str) -> FloatArray:
         return self._encode(readable(text))
@@ -164,7 +172,7 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, WordBound, Spa
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
-class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translating):
+class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, SpellingBound, Translating):
     """The encoder of the package `toolcrib-multilingual`, for texts in twelve languages.
 
     Its model, `other`, was trained to give the vectors of the bundled encoder. The bundled encoder
@@ -219,6 +227,13 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
 
     def reads(self, text: str) -> bool:
         return is_in_encoded_script(text)
+
+    def unknown_words(self, text: str) -> list[str]:
+        is_english = self._encoder_of(text) is self._english
+        return self._english.unknown_words(text) if is_english else []
+
+    def common_word(self, word: str) -> str:
+        return self._english.common_word(word)
 
     def translate(self, text: str) -> str | None:
         if self._encoder_of(text) is self._english or not self.reads(text):

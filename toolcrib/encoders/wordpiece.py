@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from string import ascii_lowercase
 from typing import Any, TypeAlias
 
 MAX_WORD_CHARS = 100
@@ -37,6 +38,13 @@ _MODEL = {
 _NORMALIZER = {"type": "BertNormalizer", "clean_text": True}
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor")
 _WORD = re.compile(r"[^ ]+")
+TYPED_WORD = re.compile(r"(?:\A[A-Z]|(?<![\w@#/.:\\'’-])[a-z])[a-z]{4,30}(?![\w@/:\\'’-]|\.\w)")
+"""Word of at least five letters that is no name, identifier, path or part of an address."""
+
+COMMON_WORDS_END = 10_000
+"""End of the ids of common words: BERT's vocabulary is sorted by frequency."""
+
+_INFLECTION = re.compile(r"(?:e?s|ed|ers?|ing|ly)\Z")
 _PLAIN_TOKEN_OPTIONS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 _Token: TypeAlias = tuple[int, int, int]
@@ -138,9 +146,27 @@ class WordPiece:
         self._max_tokens = max_tokens
         self._pieces = lru_cache(MAX_CACHED_WORDS)(self._cut)
 
-    def knows(self, word: str) -> bool:
-        """True if a word is one token."""
-        return word in self._ids
+    def unknown_words(self, text: str) -> list[str]:
+        """Words that are no names and, inflected or not, no token, in lower case, each once."""
+        words = dict.fromkeys(found[0].lower() for found in TYPED_WORD.finditer(text))
+        return [word for word in words if not self._knows(word)]
+
+    def common_word(self, word: str) -> str:
+        """Common English word one slip from an unknown one, by BERT's vocabulary; else empty.
+
+        Two letters exchanged, a letter within the word left out, a letter doubled. A letter
+        replaced by another is no slip, as it makes common words of technical terms (`login`).
+        """
+        cuts = [(word[:at], word[at:]) for at in range(1, len(word))]
+        meant = {f"{head}{tail[1::-1]}{tail[2:]}" for head, tail in cuts if len(tail) > 1}
+        meant |= {f"{head}{tail[1:]}" for head, tail in cuts if head[-1] == tail[0]}
+        meant |= {f"{head}{more}{tail}" for head, tail in cuts for more in ascii_lowercase}
+        found = min(meant, key=lambda each: self._ids.get(each, COMMON_WORDS_END), default="")
+        return found if self._ids.get(found, COMMON_WORDS_END) < COMMON_WORDS_END else ""
+
+    def _knows(self, word: str) -> bool:
+        base = _INFLECTION.sub("", word)
+        return not self._ids.keys().isdisjoint((word, base, f"{base}e"))
 
     def encode(self, text: str, pair: str | None = None) -> WordPieceTokens:
         """Tokens of a text or a pair; a long text is truncated, of a pair the longer text."""

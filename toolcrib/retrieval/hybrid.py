@@ -14,8 +14,8 @@ from toolcrib.encoders.base import (
     DenseEncoder,
     FloatArray,
     LanguageBound,
+    SpellingBound,
     Translating,
-    WordBound,
     unit_rows,
 )
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -159,7 +159,7 @@ class HybridRetriever:
         self._clause_encoder = dense if isinstance(dense, ClauseEncoder) else None
         self._language = dense if isinstance(dense, LanguageBound) else None
         self._translator = dense if isinstance(dense, Translating) else None
-        self._speller = Speller(store, lexical, dense) if isinstance(dense, WordBound) else None
+        self._speller = Speller(store, lexical, dense) if isinstance(dense, SpellingBound) else None
         self._lexical = lexical
         self._weights = weights
         self._clock = clock or SystemClock()
@@ -285,20 +285,20 @@ class HybridRetriever:
         encoded: Sequence[EncodedQuery] = (),
         scope: Scope | None = None,
         *,
-        as_written: bool = False,
+        by_tools: bool = True,
     ) -> EncodedQuery:
         """Encode a query and its history for the legs of these plans.
 
         `own_share`: weight of the query's own text beside a history. A failing dense encoder only
         degrades the query. `encoded`: queries of the same plans whose vectors are reused. Misspelt
-        words are read as words of the tools in `scope`, unless the query is taken as written.
+        words are read as words of the tools in `scope` with `by_tools`, and as common words.
         """
         dialogue = read_dialogue(query, self._readable(query, history))
         if dialogue is None:
-            return self._encode(query, plans, scope, as_written=as_written)
+            return self._encode(query, plans, scope, by_tools=by_tools)
         known = {each.text: each for each in encoded if not (each.degraded or each.naming)}
         whole, own = (
-            known.get(text) or self._encode(text, plans, scope, as_written=as_written)
+            known.get(text) or self._encode(text, plans, scope, by_tools=by_tools)
             for text in (dialogue.whole, dialogue.own)
         )
         return whole.blend_with(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
@@ -323,12 +323,12 @@ class HybridRetriever:
         plans: Sequence[SearchPlan],
         scope: Scope | None,
         *,
-        as_written: bool = False,
+        by_tools: bool = True,
     ) -> EncodedQuery:
         original = _shorten(query)
-        spelling = dict[str, str]() if as_written else self._spelling(original, scope)
+        spelling = self._spelling(original, scope, by_tools=by_tools)
         text = correct(original, spelling)
-        encoded = replace(self._by_words(text), text=original, spelling=spelling)
+        encoded = replace(self._by_words(original, text), spelling=spelling)
         degraded: tuple[str, ...] = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
         if self._language is not None and not self._language.reads(text):
             degraded += (UNSUPPORTED_LANGUAGE,)
@@ -340,21 +340,27 @@ class HybridRetriever:
             return replace(encoded, degraded=(*degraded, "dense"))
         return replace(encoded, dense=vectors[0], degraded=degraded, clauses=vectors[1:])
 
-    def _spelling(self, text: str, scope: Scope | None) -> dict[str, str]:
+    def _spelling(self, text: str, scope: Scope | None, *, by_tools: bool) -> dict[str, str]:
         """Misspelt words of a text with their corrections; none if the encoder fails."""
         if self._speller is None:
             return {}
         try:
+            if not by_tools:
+                return self._speller.common_words(text)
             return self._speller.corrections(text, all_of(ENABLED, from_scope(scope)))
         except EncoderError:
             return {}  # The vectors fail of the same cause, and report it.
 
-    def _by_words(self, text: str) -> EncodedQuery:
+    def _by_words(self, text: str, meant: str | None = None) -> EncodedQuery:
+        """Query without a vector: words of a text and, beside these, of its corrected form."""
         translator = self._translator
-        if translator is None or (english := translator.translate(text)) is None:
-            return EncodedQuery(text, None, self._lexical.encode_query(text))
-        terms = self._lexical.encode_query(f"{text} {english}")
-        return EncodedQuery(text, None, terms, cosine_factor=translator.cosine_factor)
+        if translator is not None and (english := translator.translate(text)) is not None:
+            terms = self._lexical.encode_query(f"{text} {english}")
+            return EncodedQuery(text, None, terms, cosine_factor=translator.cosine_factor)
+        terms = self._lexical.terms(text)
+        if meant is not None and meant != text:
+            terms += [term for term in self._lexical.terms(meant) if term not in terms]
+        return EncodedQuery(text, None, self._lexical.encode_terms(terms))
 
     def _vectors(self, text: str, *, clauses: bool) -> FloatArray:
         """Vectors of the query and of its clauses: float32 [1 + n, d]."""

@@ -178,7 +178,7 @@ class Router:
         if knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
         reach = self._reach(turn, options)
-        query = self.tools.encode(excerpt(turn.text), as_written=True)
+        query = self.tools.encode(excerpt(turn.text), by_tools=False)
         return knowledge.find(query, context, reach, options=options)
 
     def route(
@@ -220,7 +220,7 @@ class Router:
         query, for_tools, own = budget.measure("encode", lambda: self._encode(request, searched))
         if query.spelling:
             # A document may have the word that no tool has.
-            query = self.tools.encode(query.text, as_written=True)
+            query = self.tools.encode(query.text, by_tools=False)
         # With a sensitivity ceiling the context decides whether a model may read the turn.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context, selection = self._context_by_tools(request, query, for_tools, own)
@@ -272,7 +272,7 @@ class Router:
 
     def rank_collections(self, text: str, scope: Scope | None) -> RankedOptions:
         """Probabilities of the collections for a question without learned examples."""
-        query, knowledge = self.tools.encode(excerpt(text), as_written=True), self.knowledge
+        query, knowledge = self.tools.encode(excerpt(text), by_tools=False), self.knowledge
         reach = self._reach(Turn(text=text, scope=scope), DEFAULT_KNOWLEDGE_OPTIONS)
         best = knowledge.best_passages(query, reach) if knowledge and reach else []
         if knowledge is None or not best:

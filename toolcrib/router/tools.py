@@ -197,7 +197,7 @@ class ToolStage:
         encoded: Sequence[EncodedQuery] = (),
         scope: Scope | None = None,
         *,
-        as_written: bool = False,
+        by_tools: bool = True,
     ) -> EncodedQuery:
         """Encode a query and its history for every ranking, as `HybridRetriever.encode`.
 
@@ -205,7 +205,7 @@ class ToolStage:
         """
         plans = FULL_PLAN, FULL_PLAN if self.second is None else self.second.plan
         given = text, plans, history, own_share, encoded, scope
-        return self.retriever.encode(*given, as_written=as_written)
+        return self.retriever.encode(*given, by_tools=by_tools)
 
     def find(
         self,
