@@ -21,7 +21,17 @@ from mcp.types import ToolListChangedNotification
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.access.issuer import AUDIENCE, issuing
-from tests.gateway.conftest import ECHO, FAX, LONG_S, Behind, said, until, until_listed, web_server
+from tests.gateway.conftest import (
+    ECHO,
+    FAX,
+    LONG_S,
+    Behind,
+    hanging,
+    said,
+    until,
+    until_listed,
+    web_server,
+)
 from tests.gateway.test_command import ENV, HELLO, WANTED, forked, use
 from toolcrib.access.activity import ActivityReader
 from toolcrib.access.keys import Grant, KeyRing
@@ -34,10 +44,10 @@ ACCEPTED = {"Accept": "application/json, text/event-stream"}
 
 
 @contextmanager
-def serving(behind: Behind, *options: str) -> Generator[str]:
+def serving(behind: Behind, *options: str, **env: str) -> Generator[str]:
     """The gateway for the time of the block; gives where it serves."""
     words = ("--store", str(behind.store), "--json", "--transport", "http", "--port", "0")
-    with forked(behind, *words, *options) as process:
+    with forked(behind, *words, *options, **env) as process:
         try:
             for line in process.stderr:
                 if (text := json.loads(line)["text"]).startswith("serving at "):
@@ -432,6 +442,28 @@ async def test_tokens_of_an_issuer_let_in_beside_keys(behind: Behind, monkeypatc
     assert metadata["authorization_servers"][0].rstrip("/") == issuer.url
     assert metadata["scopes_supported"] == ["tools.admin", "tools.mail", "tools.read"]
     assert seen == [["fax__send_fax", "mail__echo"]] * 2 + [["mail__echo"]]
+
+
+@pytest.mark.e2e
+async def test_who_is_silent_or_slow_is_cut_off_but_no_stream_and_no_call(behind):
+    with web_server() as web:
+        behind.config(web={"url": web.url})
+        with serving(behind, REQUEST_TIMEOUT_S="1") as url:
+            port = httpx2.URL(url).port
+            head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            sent = (b"", head[:30], head + b"Content-Length: 99\r\n\r\n{")
+            async with FastClient(url, mode="legacy") as client, asyncio.timeout(LONG_S):
+                call = await hanging(client, "web__hang")
+                connections = [await asyncio.open_connection("127.0.0.1", port) for _ in sent]
+                for (_, writer), part in zip(connections, sent, strict=True):
+                    writer.write(part)
+                answers = [await reader.read() for reader, _ in connections]
+                for _, writer in connections:
+                    writer.close()
+                assert not call.done()
+                call.cancel()
+                assert await client.list_tools()
+    assert answers == [b""] * 3
 
 
 @pytest.mark.e2e

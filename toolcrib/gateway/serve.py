@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolcrib import build
 from toolcrib.access.addresses import bind, is_loopback
+from toolcrib.access.connections import KEEP_ALIVE_S, bounded_connection
 from toolcrib.access.keys import KeyRing
 from toolcrib.access.logins import BrowserLogin, LoginOptions, Logins, may_log_in
 from toolcrib.access.quarantine import LockFile, Quarantine
@@ -45,6 +46,9 @@ from toolcrib.telemetry import MetricsRegistry, trace_mcp
 
 MCP_PATH = "/mcp"
 GATEWAY_BACKLOG_CONNECTIONS = 128
+REQUEST_TIMEOUT_S = 60
+"""Time for the head of a request, and again for its body; an answer may take longer."""
+
 DRAIN_TIMEOUT_S = 5
 GATEWAY_CLOSE_TIMEOUT_S = 10
 EXIT_INTERRUPTED = 130
@@ -226,6 +230,8 @@ async def _serve_http(
             _serve_trailing_slash(app),
             log_level="critical",
             access_log=False,
+            http=bounded_connection(REQUEST_TIMEOUT_S, limits_bodies=True),
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=DRAIN_TIMEOUT_S,
         )
     )
