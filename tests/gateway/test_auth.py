@@ -85,3 +85,23 @@ async def test_while_keys_cannot_be_looked_up_nobody_is_let_in(ring, monkeypatch
 
     monkeypatch.setattr(ring, "verify", _fail)
     assert await KeyVerifier(ring).verify_token(text) is None
+
+
+async def test_a_caller_ends_with_its_key_and_not_with_a_store_that_fails(ring, monkeypatch):
+    key, text = ring.create("ada", Grant())
+    verifier = KeyVerifier(ring)
+    token = await verifier.verify_token(text)
+    with monkeypatch.context() as broken:
+        broken.setattr(ring, "verify", _fail)
+        assert not await verifier.has_ended(token)
+    assert not await verifier.has_ended(token)
+    ring.revoke(key.id)
+    assert await verifier.has_ended(token)
+
+
+async def test_a_caller_without_a_key_ends_with_the_first_key(ring):
+    verifier = KeyVerifier(ring)
+    token = await verifier.verify_token(verifier.anyone)
+    assert not await verifier.has_ended(token)
+    ring.create("ada", Grant())
+    assert await verifier.has_ended(token)

@@ -8,7 +8,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 import httpx2
 import pytest
@@ -318,6 +318,32 @@ async def test_a_revoked_key_stops_to_work(guarded):
         assert not await is_out()
         ring.revoke(key.id)
         await until(is_out)
+
+
+async def test_an_open_stream_of_a_revoked_key_ends(guarded):
+    url, ring, other = guarded
+    key, text = ring.create("eve", Grant())
+    async with AsyncExitStack() as on, asyncio.timeout(LONG_S):
+        streams: list[httpx2.Response] = []
+        for each in (other, text):
+            headers = {**ACCEPTED, "Authorization": f"Bearer {each}"}
+            client = await on.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
+            hello = await client.post(url, json=HELLO)
+            client.headers["mcp-session-id"] = hello.headers["mcp-session-id"]
+            stream = await on.enter_async_context(client.stream("GET", url))
+            assert stream.status_code == 200
+            streams.append(stream)
+        rest = asyncio.create_task(read_to_end(streams[0]))
+        ring.revoke(key.id)
+        await read_to_end(streams[1])
+        assert not rest.done()
+        rest.cancel()
+
+
+async def read_to_end(stream: httpx2.Response) -> None:
+    with suppress(httpx2.RemoteProtocolError):  # The connection is cut off.
+        async for _ in stream.aiter_bytes():
+            pass
 
 
 async def test_a_key_reaches_its_rate(guarded):

@@ -20,14 +20,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
 
-from toolcrib.access.keys import Grant, KeyRing, RateLimiter, intersection
+from toolcrib.access.keys import Caller, Grant, KeyRing, RateLimiter, intersection
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import (
+    ForbiddenError,
     RateLimitedError,
     ServiceError,
     ServiceUnavailableError,
     StoreError,
+    UnauthenticatedError,
 )
 from toolcrib.gateway.config import profile_filter
 from toolcrib.problems import retry_after, slug_of
@@ -37,6 +39,9 @@ from toolcrib.settings import ProfileSettings
 
 MAX_NARROWED_SCOPES_BYTES = 4 * 2**20
 """Size of the cache of scopes narrowed by grants."""
+
+RECHECK_S = 5.0
+"""Seconds between checks of the caller of an open stream or a long call."""
 
 AUTHORIZATION, CHALLENGE = b"authorization", b"www-authenticate"
 
@@ -98,15 +103,18 @@ class KeyVerifier(TokenVerifier):
     def get_middleware(self) -> list[Any]:
         """Middleware around FastMCP's endpoints."""
         theirs = cast("Callable[[], list[Any]]", super().get_middleware)
-        return [Middleware(_CredentialsMiddleware, self), *theirs(), Middleware(_RateMiddleware)]
+        return [
+            Middleware(_CredentialsMiddleware, self),
+            *theirs(),
+            Middleware(_CallerMiddleware, self),
+        ]
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """The caller's token; None for an invalid key or token."""
         if token == self.anyone:
             return AccessToken(token=token, client_id="", scopes=[])
         try:
-            caller = await asyncio.to_thread(self._callers.verify, token)
-            caller.namespace(DEFAULT_NAMESPACE)
+            caller = await self._caller(token)
         except (ServiceError, StoreError) as error:
             if isinstance(error, ServiceUnavailableError | StoreError):
                 logger.warning("a key or token cannot be verified: %s", error)
@@ -119,6 +127,23 @@ class KeyVerifier(TokenVerifier):
             )
             return None
         return KeyToken(token=token, client_id=key_id, scopes=[], grant=grant, profile=profile)
+
+    async def has_ended(self, token: AccessToken) -> bool:
+        """True if the caller of an open request is let in no longer; False if nobody can tell."""
+        if not isinstance(token, KeyToken):
+            return await self.requires_keys()
+        try:
+            await self._caller(token.token)
+        except (UnauthenticatedError, ForbiddenError):
+            return True
+        except (ServiceError, StoreError) as error:
+            logger.warning("a key or token cannot be verified: %s", error)
+        return False
+
+    async def _caller(self, token: str) -> Caller:
+        caller = await asyncio.to_thread(self._callers.verify, token)
+        caller.namespace(DEFAULT_NAMESPACE)
+        return caller
 
 
 NO_CREDENTIALS = (
@@ -149,11 +174,11 @@ class _CredentialsMiddleware:
         await self._app(scope, receive, send)
 
 
-class _RateMiddleware:
-    """Middleware that refuses messages above the rate of their key."""
+class _CallerMiddleware:
+    """Middleware that refuses messages above the rate of their key, and ends revoked streams."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app, self._rates = app, RateLimiter()
+    def __init__(self, app: ASGIApp, verifier: KeyVerifier) -> None:
+        self._app, self._verifier, self._rates = app, verifier, RateLimiter()
 
     async def __call__(self, scope: Request, receive: Receive, send: Send) -> None:
         token = getattr(scope.get("user"), "access_token", None)
@@ -165,7 +190,18 @@ class _RateMiddleware:
                 headers = {"Retry-After": str(math.ceil(retry_after(error) or 1))}
                 answer = JSONResponse(about, HTTPStatus.TOO_MANY_REQUESTS, headers)
                 return await answer(scope, receive, send)
-        return await self._app(scope, receive, send)
+
+        async def receive_while_let_in() -> Message:
+            # Whoever streams an answer waits here for the client to leave.
+            while True:
+                try:
+                    async with asyncio.timeout(None if token is None else RECHECK_S):
+                        return await receive()
+                except TimeoutError:
+                    if token is not None and await self._verifier.has_ended(token):
+                        return {"type": "http.disconnect"}
+
+        return await self._app(scope, receive_while_let_in, send)
 
 
 def _with_explanation(send: Send, reason: str) -> Send:
