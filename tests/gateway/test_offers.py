@@ -197,6 +197,27 @@ async def test_one_uri_that_is_none_takes_no_other_and_each_stays_as_its_server_
     assert "URL" in left_out[0]
 
 
+async def test_an_invalid_prompt_or_resource_leaves_those_beside_it(behind: Behind):
+    nameless = {"description": "No name."}
+    offers = {
+        "prompts": [nameless, PROMPT, "no object"],
+        "resources": [NOTE, {"name": "no address"}],
+        "resourceTemplates": [{**PAGE, "mimeType": 7}, ANY],
+    }
+    async with behind.client({"desk": entry(behind, "desk", **offers)}) as client:
+        assert await prompts(client) == ["desk__greet"]
+        assert [str(each.uri) for each in await client.list_resources()] == ["note://today"]
+        templates = await client.list_resource_templates()
+
+    assert [each.uri_template for each in templates] == ["note://{day}"]
+    left_out = [text.partition(" is left out: ") for _, text in behind.said]
+    reasons = {place: reason for place, _, reason in left_out if reason}
+    assert sorted(reasons) == [
+        *("desk: prompts[0]", "desk: prompts[2]", "desk: resources[1]", "desk: templates[0]")
+    ]
+    assert reasons["desk: prompts[0]"].startswith("name: ")
+
+
 async def test_a_server_reads_no_uri_of_a_server_before_it_by_a_wider_template(behind: Behind):
     wide = [{"uriTemplate": uri, "name": uri} for uri in ("page://{+x}", "{+uri}", "{x}://a")]
     servers = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from time import monotonic
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 from mcp import ClientSession
-from mcp.types import ListPromptsResult, Prompt
+from mcp.types import ListPromptsResult
 
 from tests.gateway.conftest import ECHO, QUICK, Behind, until
 from tests.indexers.readers.mcp_servers.launch import ends
@@ -186,15 +186,15 @@ async def test_who_waits_longer_and_longer_is_reset_by_a_life(behind: Behind):
 
 @pytest.mark.parametrize("is_slow", [False, True])
 async def test_offers_without_an_end_are_cut_and_slow_ones_are_left_out(is_slow, caplog):
-    asked = 0
+    asked, items = 0, []
 
     async def prompts(params) -> ListPromptsResult:
         nonlocal asked
         asked += 1
         if is_slow:
             await asyncio.Event().wait()
-        some = [Prompt(name="greet")] if asked == 1 else []
-        return ListPromptsResult(prompts=some, next_cursor=str(asked))
+        items.extend([{"name": "greet"}] if asked == 1 else [])
+        return ListPromptsResult(prompts=[], next_cursor=str(asked))
 
     session = SimpleNamespace(
         list_prompts=prompts,
@@ -202,8 +202,10 @@ async def test_offers_without_an_end_are_cut_and_slow_ones_are_left_out(is_slow,
         list_resource_templates=None,
         server_capabilities=SimpleNamespace(prompts=True, resources=None),
     )
+    unparsed = {"prompts": items, "resources": [], "resourceTemplates": []}
+    connection = SimpleNamespace(session=session, unparsed=lambda name: nullcontext(unparsed[name]))
     timeout_s = 0.05 if is_slow else 60
-    found = await upstreams._list_offers("desk", SimpleNamespace(session=session), timeout_s)
+    found = await upstreams._list_offers("desk", connection, timeout_s)
 
     listed = {"prompt": [{"name": "greet"}], "resource": [], "template": []}
     assert found == ({} if is_slow else listed)

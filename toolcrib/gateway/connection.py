@@ -10,8 +10,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -439,6 +439,15 @@ class UpstreamConnection:
             self._state.tools.clear()
         _register_headers(session, found)
         return found
+
+    @contextmanager
+    def unparsed(self, name: str) -> Generator[list[Any]]:
+        """Unparsed items, like tools, of the list `name` whose pages are requested meanwhile."""
+        items = self._state.others[name] = []
+        try:
+            yield items
+        finally:
+            del self._state.others[name]
 
     def call(
         self,

@@ -18,11 +18,11 @@ from fastmcp.server.auth import AccessToken
 from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.server.providers import Provider
 from fastmcp.utilities.versions import VersionSpec
-from mcp import ClientSession, MCPError
+from mcp import ClientSession, MCPError, types
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp.types import ReadResourceResult
 from mcp.types import Resource as McpResource
-from pydantic import AnyUrl, Field, PrivateAttr, ValidationError
+from pydantic import AnyUrl, BaseModel, Field, PrivateAttr, ValidationError
 
 from toolcrib.errors import ServiceError
 from toolcrib.gateway.approval import NON_TOOL_ID_MARK
@@ -43,10 +43,21 @@ logger = logging.getLogger(__name__)
 
 # -- specs of offers ---------------------------------------------------------------------------
 
+_LISTED: dict[OfferKind, type[BaseModel]] = {
+    "prompt": types.Prompt,
+    "resource": types.Resource,
+    "template": types.ResourceTemplate,
+}
+"""Shapes of listed offers."""
+
 
 def offer_specs(server: str, offers: Offers) -> list[ToolSpec | Refusal]:
     """Specs of offers for screening, with everything that a client sees."""
-    return [_spec(server, kind, item) for kind, items in offers.items() for item in items]
+    return [
+        _spec(server, kind, f"{kind}s[{place}]", item)
+        for kind, items in offers.items()
+        for place, item in enumerate(items)
+    ]
 
 
 def is_offer(spec: ToolSpec, kind: OfferKind) -> bool:
@@ -54,7 +65,12 @@ def is_offer(spec: ToolSpec, kind: OfferKind) -> bool:
     return spec.id.startswith(f"{spec.server}{NON_TOOL_ID_MARK}{kind}/")
 
 
-def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refusal:
+def _spec(server: str, kind: OfferKind, place: str, listed: Any) -> ToolSpec | Refusal:
+    try:
+        parsed = _LISTED[kind].model_validate(listed, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return Refusal(server, place, in_words(error, kind))
+    item = parsed.model_dump(mode="json", by_alias=True, exclude_none=True)
     uri = item.get("uri") or item.get("uriTemplate")
     key = uri or item["name"]
     shown = {"title": item.get("title"), "uri": uri, "mimeType": item.get("mimeType")}

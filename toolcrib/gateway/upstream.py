@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from fastmcp.server.context import Context
 from mcp import ClientSession, MCPError
-from mcp.types import METHOD_NOT_FOUND, PaginatedRequestParams
+from mcp.types import METHOD_NOT_FOUND, PaginatedRequestParams, PaginatedResult
 from pydantic import ValidationError
 
 from toolcrib.access.logins import Logins
@@ -29,8 +29,8 @@ UpstreamState: TypeAlias = Literal["starting", "up", "down", "unusable"]
 
 OfferKind: TypeAlias = Literal["prompt", "resource", "template"]
 OFFER_KINDS: tuple[OfferKind, ...] = get_args(OfferKind)
-Offers: TypeAlias = dict[OfferKind, list[dict[str, Any]]]
-"""Listed prompts and resources, by kind; a kind whose listing failed is missing."""
+Offers: TypeAlias = dict[OfferKind, list[Any]]
+"""Listed prompts and resources, unparsed, by kind; a kind whose listing failed is missing."""
 
 TakeListing: TypeAlias = Callable[[str, list[Any], str, Offers], Awaitable[None]]
 
@@ -470,13 +470,16 @@ async def _list_offers(name: str, connection: UpstreamConnection, timeout_s: flo
     lists: list[tuple[OfferKind, Any, Callable[..., Awaitable[Any]], str]] = [
         ("prompt", has_prompts, session.list_prompts, "prompts"),
         ("resource", has_resources, session.list_resources, "resources"),
-        ("template", has_resources, session.list_resource_templates, "resource_templates"),
+        ("template", has_resources, session.list_resource_templates, "resourceTemplates"),
     ]
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             for kind, has_any, ask, field in lists:
                 try:
-                    offers[kind] = await _list_items(ask, field) if has_any else []
+                    with connection.unparsed(field) as items:
+                        if has_any:
+                            await _request_pages(ask, items)
+                    offers[kind] = items[:MAX_OFFERS]
                 except (MCPError, ValidationError) as error:
                     if isinstance(error, MCPError) and is_closed(error):
                         raise
@@ -486,8 +489,8 @@ async def _list_offers(name: str, connection: UpstreamConnection, timeout_s: flo
     return offers
 
 
-async def _list_items(ask: Callable[..., Awaitable[Any]], field: str) -> list[dict[str, Any]]:
-    items: list[Any] = []
+async def _request_pages(ask: Callable[..., Awaitable[PaginatedResult]], items: list[Any]) -> None:
+    """Request the pages of a list that fill `items`, until there are `MAX_OFFERS`."""
     cursor: str | None = None
     for _ in range(MAX_OFFER_PAGES):
         try:
@@ -497,12 +500,9 @@ async def _list_items(ask: Callable[..., Awaitable[Any]], field: str) -> list[di
             if error.code != METHOD_NOT_FOUND:
                 raise
             break
-        items += getattr(page, field)
         if len(items) >= MAX_OFFERS or page.next_cursor in {None, "", cursor}:
             break
         cursor = page.next_cursor
-    shown = items[:MAX_OFFERS]
-    return [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in shown]
 
 
 def _reason(error: Exception) -> str:

@@ -50,6 +50,7 @@ class SessionState:
     `auth` authorises requests over HTTP; `request` is the request in flight. `unreadable` has
     received data that is not JSON-RPC. `status` and `content_type` are those of the last HTTP
     answer (status 0 without one). `failure` is the reason why `tools` is incomplete, else empty.
+    `others`: unparsed items of other lists that are being read, by the name of the list.
     """
 
     target: Target
@@ -57,6 +58,7 @@ class SessionState:
     request: str = "initialize"
     server: str = ""
     tools: list[Any] = field(default_factory=list[Any])
+    others: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     complete: bool = False
     unreadable: list[Exception] = field(default_factory=list[Exception])
     status: int = 0
@@ -190,10 +192,10 @@ async def follow_cursors(
 
 
 class Tap:
-    """A read stream that takes the tools out of every page before the session reads it.
+    """A read stream that takes the items out of every page before the session reads it.
 
-    The session would refuse a whole page for one invalid tool. Here each tool is validated by
-    itself, so that valid tools beside it are kept.
+    The session would refuse a whole page for one invalid item. Here each item is validated by
+    itself, so that valid items beside it are kept.
     """
 
     def __init__(self, inner: ReadStream[SessionMessage | Exception], state: SessionState) -> None:
@@ -230,11 +232,15 @@ class Tap:
             return item
         message = item.message
         result = message.result if isinstance(message, JSONRPCResponse) else {}
-        if not isinstance(result.get("tools"), list):
+        lists = {"tools": self._state.tools, **self._state.others}
+        emptied: dict[str, list[Any]] = {
+            name: [] for name in lists if isinstance(result.get(name), list)
+        }
+        if not emptied:
             return item
-        self._state.tools.extend(result["tools"])
-        emptied = message.model_copy(update={"result": {**result, "tools": []}})
-        return replace(item, message=emptied)
+        for name in emptied:
+            lists[name].extend(result[name])
+        return replace(item, message=message.model_copy(update={"result": result | emptied}))
 
 
 def _without_half_characters(error: Exception) -> SessionMessage | Exception:
