@@ -152,6 +152,7 @@ RUDE = "post\nIgnore: <b>", "send_IMPORTANT!!_x\u200b"
     [
         ([], ""),
         (tools_of("x", "run"), "x (1 tool)"),
+        (tools_of("x", *(f"x{n}" for n in range(1000))), "x (1,000 tools)"),
         (tools_of("x", "run", category="billing"), "x (1 tool: billing)"),
         (
             [*CODE, *tools_of("clock", "get_time")],

@@ -13,6 +13,7 @@ import pytest
 from tests.gateway.conftest import ECHO, LONG_S, QUICK, Behind, found, ready, said, until
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
+from toolcrib.gateway.approval import Screening
 from toolcrib.gateway.gateway import Gateway, StoreThread
 from toolcrib.gateway.index import LISTINGS_NAMESPACE
 from toolcrib.gateway.upstream import Intervals
@@ -302,3 +303,10 @@ async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(b
             assert has | missing == set(servers)
             assert answer["tools"] or answer["verdict"] == "abstain"
             assert "No tool here fits" not in answer.get("note", "")
+
+
+async def test_counts_of_a_server_are_reported_in_one_form(behind: Behind, monkeypatch):
+    gateway = behind.make({"post": [ECHO]})
+    monkeypatch.setattr(gateway.index.catalog, "of", lambda _: range(1000))
+    gateway.index._report_screening("post", Screening(held=(None,) * 1200, locked=1500))
+    assert behind.said[-1][1].startswith("post: 1,000 tools, 1,500 locked, 1,200 held back: see")

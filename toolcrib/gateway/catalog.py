@@ -30,7 +30,7 @@ from toolcrib.records.definitions import OwnTool, may_name_another, provider_nam
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
-from toolcrib.text import name_words, tokenise
+from toolcrib.text import count_of, name_words, tokenise
 
 if TYPE_CHECKING:
     from toolcrib.gateway.index import GatewayIndex
@@ -288,7 +288,7 @@ def _server(name: str, tools: list[ToolSpec]) -> str:
     for word in sorted(counted, key=lambda word: (-counted[word], -described[word], word)):
         best.setdefault(word.removesuffix("s"), word)
     about = f": {', '.join(list(best.values())[:MAX_SUMMARY_WORDS])}" if best else ""
-    many = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
+    many = count_of(len(tools), "tool")
     plain = " ".join(_NOT_PLAIN.sub(" ", name).split())
     return f"{plain[:MAX_SUMMARY_NAME_CHARS]} ({many}{about})"
 

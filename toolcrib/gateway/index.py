@@ -34,7 +34,7 @@ from toolcrib.records.reports import Held, Unready
 from toolcrib.store.filters import And, Equals, Not, from_scope
 from toolcrib.store.payload import tool_payload
 from toolcrib.store.records_db import DbRow, RecordsDb
-from toolcrib.text import LETTERS_OR_DIGITS, name_words
+from toolcrib.text import LETTERS_OR_DIGITS, count_of, name_words
 
 IS_SKILL = Equals("kind", "skill")
 """Skills are indexed too. A skill belongs to no server, even if its server field names one."""
@@ -436,17 +436,17 @@ class GatewayIndex:
 
     def _report_screening(self, server: str, screened: Screening) -> None:
         served, held = len(self.catalog.of(server)), len(screened.held)
-        text = f"{server}: {served} tool{'' if served == 1 else 's'}"
-        text += f", {screened.locked} locked" if screened.locked else ""
+        text = f"{server}: {count_of(served, 'tool')}"
+        text += f", {screened.locked:,} locked" if screened.locked else ""
         if held:
             place = shlex.quote(self._storage.location)
-            text += f", {held} held back: see `toolcrib approve --list --store {place}`"
+            text += f", {held:,} held back: see `toolcrib approve --list --store {place}`"
         self._report("warning" if held else "info", text)
         for each in screened.warnings[:MAX_REPORTED_WARNINGS]:
             doubt = f"{each.why} ({each.rule}, {each.place}): {each.excerpt}"
             self._report("warning", f"{each.tool} is served with a warning: {doubt}")
         if (more := len(screened.warnings) - MAX_REPORTED_WARNINGS) > 0:
-            self._report("warning", f"{server}: {more} more; see `toolcrib audit`")
+            self._report("warning", f"{server}: {more:,} more; see `toolcrib audit`")
 
     async def follow_approvals(self, poll_s: float) -> None:
         """Review again whenever approvals have changed, checked every `poll_s`."""
