@@ -237,6 +237,19 @@ def test_a_twin_that_is_clean_hides_nothing(quarantine):
     assert {type(each) for _, each in screened} == {Refusal}
 
 
+def test_a_part_of_a_servers_tools_leaves_the_findings_of_the_others(quarantine, read, monkeypatch):
+    more = [CLEAN.model_copy(update={"id": f"mail/{n}", "name": f"a{n}"}) for n in range(2)]
+    quarantine.audit({"mail": [CLEAN, *more]})
+    quarantine.audit({"mail": more})
+    quarantine.audit({"mail": [CLEAN, *more]})
+    assert read == [CLEAN.id, *(each.id for each in more)]
+    monkeypatch.setattr(quarantine_module, "MAX_AUDITED_TOOLS", 2)
+    quarantine.audit({"mail": more})
+    del read[:]
+    quarantine.audit({"mail": [CLEAN, *more]})
+    assert read == [CLEAN.id]
+
+
 def test_a_tool_that_changed_is_audited_anew(quarantine, read):
     quarantine.audit({"mail": [CLEAN]})
     changed = CLEAN.model_copy(update={"description": POISONED.description})

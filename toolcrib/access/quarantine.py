@@ -23,6 +23,9 @@ from toolcrib.store.records_db import DbRow, RecordsDb
 _FINDINGS = adapter(list[Finding])
 DANGEROUS_REASON = "its text is dangerous to a model"
 
+MAX_AUDITED_TOOLS = 20_000
+"""Tools of a server whose findings are kept; an audit takes about 2 ms a tool."""
+
 
 class Quarantine:
     """Held and approved tools of one namespace; `now` gives Unix time.
@@ -73,7 +76,8 @@ class Quarantine:
     def audit(self, listings: Mapping[str, Sequence[ToolSpec]]) -> list[Finding]:
         """Audit the tools of servers, by server; a specification is audited once.
 
-        Findings are kept by server, and hold until the specification or the rules change.
+        Findings are kept by server, for the `MAX_AUDITED_TOOLS` listed last, and hold until the
+        specification or the rules change.
         """
         # By object, as one id may come twice.
         found: dict[int, list[Finding]] = {}
@@ -89,8 +93,11 @@ class Quarantine:
                     entry = [digest, _FINDINGS.dump_python(audit(spec), mode="json")]
                 tools[spec.id] = entry
                 found[id(spec)] = _FINDINGS.validate_python(entry[1])
-            if tools != known:
-                self._write(self._audited_table, server, {"rules": rules, "tools": tools})
+            # Of a server's tools one listing may have a part: the other findings stay.
+            others = {key: entry for key, entry in known.items() if key not in tools}
+            kept = dict(list((others | tools).items())[-MAX_AUDITED_TOOLS:])
+            if kept != known:
+                self._write(self._audited_table, server, {"rules": rules, "tools": kept})
         every = chain.from_iterable(listings.values())
         return audit_all(every, own=lambda spec: found[id(spec)])
 
