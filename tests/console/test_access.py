@@ -85,6 +85,13 @@ def test_another_namespace_is_chosen_and_stands_in_the_address(browse, service):
     assert f"ns={name}" in page.url
 
 
+def test_the_head_names_the_namespace_and_counts_no_other(browse, service):
+    name = service.namespace()
+    page = browse(f"#/registry?ns={name}", key=service.key(namespaces=("default", name)))
+    expect(page.locator(".pulse")).to_have_text("ready")
+    expect(page.locator(".who small")).to_have_text(name)
+
+
 def test_a_namespace_out_of_reach_is_said_to_be(browse, service):
     page = browse("#/registry?ns=elsewhere", key=service.key())
     expect(page.locator(".trouble-title")).to_have_text("Not allowed to this key")

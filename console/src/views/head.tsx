@@ -7,7 +7,6 @@ import { ADMIN_VIEWS, link, place, TITLES, VIEWS } from "../state/place";
 import { away, ready } from "../state/pulse";
 import { mayAdminister, me } from "../state/session";
 import { helpOpen } from "../state/shortcuts";
-import { several } from "../words/figures";
 import { AccessDialog } from "./access";
 
 export function Head(): VNode {
@@ -65,9 +64,6 @@ function Pulse(): VNode {
     <span class="pulse" role="status" title={title}>
       <span class={ready.value ? "dot on" : "dot"} aria-hidden="true" />
       <span class="pulse-word">{ready.value ? "ready" : "…"}</span>
-      {ready.value?.tools !== undefined && (
-        <span class="unseen">, {several(ready.value.tools, "tool")}</span>
-      )}
     </span>
   );
 }
