@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import numpy as np
@@ -149,3 +150,29 @@ def test_a_turn_above_a_ceiling_is_classified_without_a_model(turn, is_shown):
             found = crib.classify("support", turn)
             assert bool(server.requests) is is_shown
             assert ("llm" in found.degraded) is not is_shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "is_shown"),
+    [
+        ({"variables": {"note": "I paid twice"}}, True),
+        ({"variables": {"note": CARD}}, False),
+        ({"variables": {"note": ["so it is. " * 900, CARD, "so it is. " * 900]}}, False),
+        ({"variables": {"note": "", "unused": CARD}}, True),
+        ({"variables": {"note": ""}, "outputs": {"before": {"said": CARD}}}, False),
+    ],
+)
+def test_what_a_template_shows_above_a_ceiling_is_classified_without_a_model(
+    given, is_shown, tmp_path
+):
+    classes = [{"id": "billing", "name": "Bills"}, {"id": "other", "name": "Else"}]
+    question = {"model": "m", "question": "{{ note }} {{ outputs }}", "classes": classes}
+    (tmp_path / "q.json").write_text(json.dumps(question))
+    asked = {"questions": {"support": str(tmp_path / "q.json")}}
+    with ChatServer(lambda _: {"branch": "billing"}) as server:
+        settings = Settings.model_validate({"llm": server.settings, **asked})
+        with Crib.open(":memory:", settings=settings) as crib:
+            turn = Turn(text="Which team?", max_sensitivity="internal")
+            crib.classify("support", turn, **given)
+    assert bool(server.requests) is is_shown

@@ -463,7 +463,8 @@ class Crib:
             )
             self.turns.register_choice(QUESTIONS + question, self._classifiers[question].rank)
         chosen, turn = self._classifiers[question], Turn.of(turn)
-        by_model = self.turns.may_show_to_model(turn)
+        shown = chosen.shown_turn(turn, variables or {}, outputs or {})
+        by_model = self.turns.may_show_to_model(shown)
         made = chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
         return replace(made, id=self.turns.remember_choice(turn, chosen.name))
 

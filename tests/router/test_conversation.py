@@ -96,6 +96,7 @@ LONG = "so it is. " * 900
         {"step": SECRET.content},
         {"attachments": (Attachment(name=f"{SECRET.content}.pdf"),)},
         {"metadata": {"about": {"order": SECRET.content}}},
+        {"metadata": {"before": LONG, "order": SECRET.content, "after": LONG}},
     ],
     ids=lambda above: next(iter(above)),
 )

@@ -24,6 +24,9 @@ MAX_SHOWN_MESSAGES = 8
 
 MAX_SHOWN_MESSAGE_CHARS = 600
 MAX_SHOWN_TEXT_CHARS, SHOWN_HEAD_CHARS, SHOWN_TAIL_CHARS = 6_000, 5_000, 1_000
+PIECE_OVERLAP_CHARS = 300
+"""Characters that two pieces of a long text share, so that no number or address is cut in two."""
+
 MAX_SHOWN_FILE_CHARS = 120
 MAX_SHOWN_NOTE_CHARS = 1_000
 
@@ -61,9 +64,11 @@ def shown_sentences(turn: Turn) -> Iterator[str]:
     return map(shown_text, texts)
 
 
-def shown_data(turn: Turn) -> str:
-    """Names of files and metadata of a turn, with the most that some model is shown of them."""
-    return shown_text("\n".join((*_shown_files(turn), metadata_text(turn))))
+def shown_data(turn: Turn) -> Iterator[str]:
+    """Names of files and metadata of a turn, in pieces that overlap and can be judged whole."""
+    data = "\n".join((*_shown_files(turn), metadata_text(turn)))
+    for begin in range(0, len(data), MAX_SHOWN_TEXT_CHARS - PIECE_OVERLAP_CHARS):
+        yield data[begin : begin + MAX_SHOWN_TEXT_CHARS]
 
 
 def _shown_files(turn: Turn) -> Iterator[str]:

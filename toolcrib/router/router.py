@@ -478,8 +478,9 @@ class Router:
         detector = self._detector(turn)
         texts = filter(has_words, shown_sentences(turn))
         # The classifier reads sentences: names and JSON are judged by entities and phrases.
-        data = detector.detect(shown_data(turn)).sensitivity
-        levels = chain((data,), (self._level(detector, text) for text in texts))
+        data = (detector.detect(piece) for piece in shown_data(turn))
+        levels: Iterator[Sensitivity] = (each.sensitivity for each in data)
+        levels = chain(levels, (self._level(detector, text) for text in texts))
         return not any(is_above(level, turn.max_sensitivity) for level in levels)
 
     def _level(self, detector: HeuristicDetector, text: str) -> Sensitivity:

@@ -418,6 +418,12 @@ class QuestionClassifier:
                 return Classification(branch or self.question.otherwise, matched=branch is not None)
         return self._by_examples(text)
 
+    def shown_turn(self, turn: Turn, variables: Mapping[str, Any], outputs: Outputs) -> Turn:
+        """Turn with the values that the template shows among its metadata, to judge them too."""
+        given = {"outputs": outputs, **variables}
+        shown = {name: given[name] for name in given if name in self._template.variables}
+        return turn.model_copy(update={"metadata": {"turn": turn.metadata, "template": shown}})
+
     def _render(
         self, turn: Turn, variables: Mapping[str, Any], outputs: Outputs
     ) -> tuple[Sequence[Message], str]:
