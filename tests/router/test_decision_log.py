@@ -190,6 +190,14 @@ class TestFeedback:
         kept = feedback_record("d1", feedback, text=True, at=MARCH)
         assert kept["note"] == "Ann wanted something else"
 
+    def test_no_secret_is_kept_of_words(self):
+        secret = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789"
+        words = f"take {secret}"
+        feedback = Feedback(note=words, labels=(words, "billing"), intent=words, domain="mail")
+        kept = feedback_record("d1", feedback, text=True, at=MARCH)
+        assert (kept["note"], kept["intent"], kept["domain"]) == ("take ***", "take ***", "mail")
+        assert kept["labels"] == ["take ***", "billing"]
+
     def test_how_a_call_ended(self):
         ended = outcome_record("d1", "mail/send", "failure", at=MARCH, took_ms=2.00049)
         assert ended == {

@@ -180,6 +180,7 @@ def test_what_is_older_than_is_kept_goes_now_and_then(db):
         db.put("decisions/acme", DbRow(name, at, record(id=name, at=at)))
         db.put("outcomes/acme", DbRow(f"{name}:1", at, outcome(name)))
         db.put("outcomes/other", DbRow(f"{name}:1", at, outcome(name)))
+        db.put("feedback/acme", DbRow(f"{name}:1", at, said(name, note="Ann's")))
         db.put("keys", DbRow(name, at, {}))
     pruner = pruner_of(db, clock=clock)
     with closing(opened(db, pruner=pruner)) as log:
@@ -192,6 +193,7 @@ def test_what_is_older_than_is_kept_goes_now_and_then(db):
         write("now")
         assert ids(log.recent()) == ["now", "young"]
         assert [entry.id for entry in db.read("outcomes/acme")] == ["young:1"]
+        assert [entry.id for entry in db.read("feedback/acme")] == ["young:1"]
         # Nothing is written to the other namespace.
         assert [entry.id for entry in db.read("outcomes/other")] == ["young:1"]
         assert len(list(db.read("keys"))) == 2

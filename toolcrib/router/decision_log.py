@@ -179,8 +179,17 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
 def feedback_record(
     decision_id: str, feedback: Feedback, *, text: bool, at: float
 ) -> dict[str, Any]:
-    """Record of feedback on a decision at `at` (Unix time); the note only with `text`."""
+    """Record of feedback on a decision at `at` (Unix time); the note only with `text`.
+
+    Words that people wrote have asterisks in place of secrets.
+    """
+    from toolcrib.context.pii import without_secrets
+
     given = feedback.model_dump(exclude=None if text else {"note"})
+    words = {name: given[name] for name in ("intent", "domain", "note") if given.get(name)}
+    given |= {name: without_secrets(each) for name, each in words.items()}
+    if feedback.labels:
+        given["labels"] = tuple(map(without_secrets, feedback.labels))
     return as_json(FeedbackRecord(decision_id, iso_time(at, "milliseconds"), **given))
 
 
