@@ -26,6 +26,9 @@ SMALL = 512 * 2**10
 SCARCE = 32 * 2**20
 """Less than the store needs to go on writing."""
 
+FEWER_THAN_HOLES = 100 * 2**20
+"""Enough to write, and less than the holes that are filled when a store is opened again."""
+
 QUERY = {"query": "turn a bolt"}
 PAGE = {"name": "bolts.md", "text": "# Bolts\n\nThe fitter turns bolts, ten times a day."}
 
@@ -178,7 +181,7 @@ def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(disk, settings)
 
     with Crib.open(disk.seen / "store", settings=settings) as crib:
         crib.index_tools(map(ToolSpec.model_validate, map(bolt, range(50))))
-    for left in (SCARCE, 0):
+    for left in (FEWER_THAN_HOLES, SCARCE, 0):
         disk.fill(but=left)
         listed = run("list", "--json")
         assert listed.returncode == 0, listed.stderr

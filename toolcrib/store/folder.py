@@ -237,6 +237,18 @@ def allocated_bytes(folder: Path) -> int:
     return sum(getattr(each, "st_blocks", -(-each.st_size // 512)) * 512 for each in found)
 
 
+def memory_for_holes(folder: Path) -> int:
+    """Bytes that reading a folder's files may take of its disk: their holes, if it is memory."""
+    device = folder.stat().st_dev
+    with suppress(OSError):  # Other systems have no such list, and disks keep holes.
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        name = f"{os.major(device)}:{os.minor(device)}"
+        if any(line.split()[2] == name and " - tmpfs " in line for line in mounts.splitlines()):
+            size = sum(file.stat().st_size for file in _files(folder))
+            return max(0, size - allocated_bytes(folder))
+    return 0
+
+
 def _files(folder: Path) -> Iterator[Path]:
     for inside, _, names in os.walk(folder):
         yield from (Path(inside, name) for name in names)

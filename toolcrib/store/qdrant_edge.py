@@ -70,6 +70,7 @@ from toolcrib.store.folder import (
     allocated_bytes,
     copy_sparsely,
     lock_folder,
+    memory_for_holes,
     read_json,
     read_layout,
     require_space,
@@ -249,17 +250,18 @@ class EdgeStore(Store):
     ) -> tempfile.TemporaryDirectory[str] | None:
         """A copy of the shard on another disk, if its own disk is too full for the engine.
 
-        Even to read, the engine writes a little, and a whole log if the shard was not closed.
+        Even to read, the engine writes a little, and a whole log if the shard was not closed. A
+        file system in memory fills the holes of files that are read.
 
         Raises:
             StoreWriteError: no disk has room for these writes.
         """
-        free = shutil.disk_usage(self._path).free
-        if free >= MIN_FREE_BYTES:
+        free, holes = shutil.disk_usage(self._path).free, memory_for_holes(generation)
+        if free >= MIN_FREE_BYTES + holes:
             return None
         place = roomy_folder(allocated_bytes(generation))
         if place is None:
-            if free < (CLOSED_MIN_FREE_BYTES if is_closed else MIN_FREE_BYTES):
+            if free < (CLOSED_MIN_FREE_BYTES if is_closed else MIN_FREE_BYTES) + holes:
                 raise StoreWriteError(
                     f"only {free // 2**20} MiB are free where {self._path} lies, too few to read "
                     "it, and no other disk has room for a copy: free some space"
