@@ -218,6 +218,32 @@ async def test_an_invalid_prompt_or_resource_leaves_those_beside_it(behind: Behi
     assert reasons["desk: prompts[0]"].startswith("name: ")
 
 
+async def test_others_are_listed_and_announced_while_a_server_is_removed(
+    behind: Behind, monkeypatch
+):
+    servers = {"desk": entry(behind, "desk", prompts=[PROMPT])}
+    gateway = behind.make(servers | {"other": entry(behind, "other", prompts=[PROMPT])})
+    async with behind.client(gateway, mode="legacy") as client:
+        upstream, going, goes = gateway.pool["desk"], asyncio.Event(), asyncio.Event()
+        close = upstream.close
+
+        async def close_late():
+            going.set()
+            await goes.wait()
+            await close()
+
+        monkeypatch.setattr(upstream, "close", close_late)
+        kept = [each.config for each in gateway.pool if each is not upstream]
+        removing = asyncio.create_task(gateway.reconfigure(kept))
+        await going.wait()
+        assert await prompts(client) == ["other__greet"]
+        gateway._clients.changed.set()
+        await until(lambda: not gateway._clients.changed.is_set())
+        goes.set()
+        await removing
+    assert not [text for _, text in behind.said if "failed" in text]
+
+
 async def test_a_server_reads_no_uri_of_a_server_before_it_by_a_wider_template(behind: Behind):
     wide = [{"uriTemplate": uri, "name": uri} for uri in ("page://{+x}", "{+uri}", "{x}://a")]
     servers = {

@@ -143,7 +143,8 @@ class OffersProvider(Provider):
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = self._order()
         within = self._index.offers.within(self._index.scope_of(token))
-        here = (entry for entry in within if is_offer(entry.spec, kind))
+        # A server that is being removed has offers, and is no longer in the pool.
+        here = (e for e in within if is_offer(e.spec, kind) and e.spec.server in order)
         by_key = {
             entry.spec.annotations.get("uri", entry.name): entry
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)
