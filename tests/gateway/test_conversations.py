@@ -8,8 +8,9 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 
-from tests.gateway.conftest import Behind, hanging, ready, said, until
+from tests.gateway.conftest import ECHO, Behind, hanging, ready, said, until
 from tests.indexers.readers.mcp_servers.launch import ends
+from toolcrib.gateway.connection import UpstreamConnection
 
 COUNT = {"name": "count", "does": "count"}
 ASK = {"name": "elicit", "does": "elicit"}
@@ -92,3 +93,24 @@ async def test_the_calls_of_one_session_are_not_counted_for_another(behind: Behi
 
     assert answers[:2] == ["1", "1"]
     assert "limit of 1 calls" in answers[2]
+
+
+async def test_a_server_that_goes_while_a_conversation_connects_ends_the_call_alone(
+    behind: Behind, monkeypatch
+):
+    gateway = behind.make({"post": [ECHO]}, is_shared=False)
+    async with behind.client(gateway, mode="legacy") as client:
+        upstream, opening = gateway.pool["post"], asyncio.Event()
+
+        async def hang(_connection, _timeout_s):
+            opening.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(UpstreamConnection, "open", hang)
+        call = asyncio.create_task(client.call_tool("post__echo", {}, raise_on_error=False))
+        await opening.wait()
+        await upstream.close()
+        answer = await call
+        assert answer.is_error
+        assert "was not called" in answer.content[0].text
+        assert await client.list_tools()

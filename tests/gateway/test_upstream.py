@@ -128,7 +128,7 @@ async def test_a_connection_that_a_conversation_does_not_get_is_logged(
 async def test_who_leaves_while_a_connection_is_made_leaves_nothing_behind(behind: Behind):
     async with opening(behind) as (upstream, connection, start):
         await upstream.leave("a")
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(ServiceUnavailableError):
             await connection
 
         assert ends(int((start.parent / "pids").read_text().split()[1]))

@@ -290,7 +290,14 @@ class Upstream:
             return known
         if key not in self._opening:
             self._opening[key] = asyncio.create_task(self._open(key))
-        return await asyncio.shield(self._opening[key])
+            # Retrieve the error even if the caller has left.
+            self._opening[key].add_done_callback(lambda task: task.cancelled() or task.exception())
+        opening = self._opening[key]
+        # Unlike `shield`, this keeps a cancelled opening from ending the caller's conversation.
+        await asyncio.wait({opening})
+        if opening.cancelled():
+            raise ServiceUnavailableError(self.health.reason or "the connection was closed")
+        return opening.result()
 
     async def ask(self, key: str, work: Callable[[ClientSession], Awaitable[_Answer]]) -> _Answer:
         """Run a request that is no call, over a conversation's connection.
