@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import socket
+from collections import Counter
 
 import jwt
 import pytest
@@ -133,6 +135,25 @@ def test_an_issuer_that_does_not_answer_is_unavailable_and_not_asked_at_each_req
                 wrong.verify(token)
     finally:
         issuer.url = url
+
+
+def test_a_silent_issuer_holds_up_one_request(issuer, monkeypatch):
+    monkeypatch.setattr(tokens_module, "KEYS_FETCH_TIMEOUT_S", 0.5)
+    token = issuer.token("tools.read")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/jwks"
+        verifier = trusting(issuer, jwks_url=url)
+        reasons = Counter(_refusal(verifier, token).rpartition(": ")[2] for _ in range(4))
+        assert reasons.pop("they could not be fetched a moment ago") == 3
+        assert len(reasons) == 1
+        monkeypatch.setattr(verifier._keys, "retry_at", 0.0)
+        assert "a moment ago" not in _refusal(verifier, token)
+
+
+def _refusal(verifier, token):
+    with pytest.raises(ServiceUnavailableError) as refused:
+        verifier.verify(token)
+    return str(refused.value)
 
 
 def test_keys_hold_beside_tokens(issuer, records_db):

@@ -107,8 +107,29 @@ class KeysAndTokens:
                     raise self._unavailable("a moment ago")
                 self._retry_at = time.monotonic() + RETRY_S
                 url = self.settings.jwks_url or self._discovered_url()
-                self._keys = keys = self._jwt.PyJWKClient(url, timeout=KEYS_FETCH_TIMEOUT_S)
+                self._keys = keys = self._make_client(url)
             return keys
+
+    def _make_client(self, url: str) -> PyJWKClient:
+        """Client of the issuer's keys that fetches none for `RETRY_S` after a failure.
+
+        Fetches wait for each other: a silent issuer would hold up all threads that verify tokens.
+        """
+        from jwt import PyJWKClient, PyJWKClientConnectionError
+
+        class Client(PyJWKClient):
+            retry_at = 0.0
+
+            def fetch_data(self) -> Any:
+                if time.monotonic() < self.retry_at:
+                    raise PyJWKClientConnectionError("they could not be fetched a moment ago")
+                try:
+                    return super().fetch_data()
+                except PyJWKClientConnectionError:
+                    self.retry_at = time.monotonic() + RETRY_S
+                    raise
+
+        return Client(url, timeout=KEYS_FETCH_TIMEOUT_S)
 
     def _discovered_url(self) -> str:
         issuer = self.settings.issuer
