@@ -251,7 +251,6 @@ LOCK_FILE_HEAD = (
     "# Approved by `toolcrib approve`. Commit this file; a new or changed tool is held back.\n"
 )
 _REPAIR_HINT = "restore the file from version control"
-WRITE_LOCK_TIMEOUT_S = 10.0
 
 
 class _LockFileContent(FrozenModel):
@@ -299,7 +298,7 @@ class LockFile:
         beside = self.path.with_name(f".{self.path.name}.writing")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with file_lock(beside, timeout_s=WRITE_LOCK_TIMEOUT_S):
+            with file_lock(beside):
                 servers = {server: dict(tools) for server, tools in self.read().items()}
                 for spec in specs:
                     servers.setdefault(spec.server, {})[spec.id] = spec.digest

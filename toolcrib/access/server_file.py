@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from toolcrib.context.pii import SECRET_NAME, secrets
-from toolcrib.errors import QueryError, SourceError, did_you_mean, nearest
+from toolcrib.errors import QueryError, SourceError, StoreLockedError, did_you_mean, nearest
 from toolcrib.indexers.readers.base import Source, is_list
 from toolcrib.indexers.readers.mcp_config import (
     TRANSPORTS,
@@ -27,7 +27,7 @@ from toolcrib.indexers.readers.mcp_config import (
 from toolcrib.indexers.readers.parsing import parse_json, parse_toml
 from toolcrib.records.codec import is_object, object_of
 from toolcrib.records.log import ConfiguredServer
-from toolcrib.store.folder import write_atomically, write_errors
+from toolcrib.store.folder import file_lock, write_atomically, write_errors
 
 SWITCHES = ("disabled", "enabled")
 """Keys of an entry that switch its server off or on."""
@@ -219,13 +219,22 @@ class ServerFile:
         return text
 
     def write(self, text: str) -> None:
-        """Replace the file, or the target of a link; a new file is private: it may hold secrets."""
+        """Replace the file, or the target of a link; a new file is private: it may hold secrets.
+
+        Raises:
+            StoreLockedError: another program has changed the file since it was read.
+            StoreWriteError: the file cannot be written.
+        """
         path = self.path.resolve()
+        beside = path.with_name(f".{path.name}.writing")
         with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                path.touch(0o600)
-        write_atomically(path, text)
+            with file_lock(beside):
+                if ServerFile.read(self.path, self.key).text != self.text:
+                    raise StoreLockedError(f"{path} was changed meanwhile; try again")
+                if not path.exists():
+                    path.touch(0o600)
+                write_atomically(path, text)
 
 
 def listed_servers(servers: Mapping[str, Any], env: Mapping[str, str]) -> list[ConfiguredServer]:

@@ -111,8 +111,12 @@ def _lock_message(folder: Path, holder: Path) -> str:
     )
 
 
+WRITE_LOCK_TIMEOUT_S = 10.0
+"""Time that a write of a small file waits for that of another process."""
+
+
 @contextmanager
-def file_lock(path: Path, *, timeout_s: float) -> Generator[None]:
+def file_lock(path: Path, *, timeout_s: float = WRITE_LOCK_TIMEOUT_S) -> Generator[None]:
     """Lock by a file, which is removed before the release: a waiting process makes a new file.
 
     Raises:
@@ -200,7 +204,7 @@ def write_errors(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
+        raise StoreWriteError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def sync_file(path: Path) -> None:
