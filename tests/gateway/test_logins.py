@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 from tests.fork_server import ForkedProcess
 from tests.gateway.conftest import LONG_S, Behind, found, said, until, web_server
 from tests.gateway.test_command import ENV
-from toolcrib.access.logins import LoginOptions, Logins, ServerLogin, may_log_in
+from toolcrib.access import logins as logins_module
+from toolcrib.access.logins import LoginOptions, Logins, SecretFiles, ServerLogin, may_log_in
 from toolcrib.cli.app import app
 from toolcrib.errors import ServiceUnavailableError, SettingsError, StoreUnavailableError
 from toolcrib.gateway.serve import log_in
@@ -267,6 +268,35 @@ async def test_tokens_are_renewed_and_a_login_that_has_ended_is_told(behind, web
         await enter(web, logins(behind))
         await until(lambda: gateway.pool["web"].is_up)
         assert json.loads(await said(client, "web__echo", word="hi")) == {"given": "hi"}
+
+
+@pytest.mark.slow
+async def test_several_gateways_renew_a_login_once(behind, web, monkeypatch):
+    await enter(web, logins(behind))
+    load = web.provider.load_refresh_token
+    renewals = 0
+
+    async def load_late(client, text):
+        nonlocal renewals
+        renewals += 1
+        await asyncio.sleep(0.2)
+        return await load(client, text)
+
+    async def ask(auth) -> int:
+        async with httpx2.AsyncClient(auth=auth, timeout=LONG_S) as client:
+            return (await client.post(web.url, json={})).status_code
+
+    monkeypatch.setattr(web.provider, "load_refresh_token", load_late)
+    web.end_tokens()
+    gateways = [logins(behind).auth(web.target) for _ in range(3)]
+    assert 401 not in await asyncio.gather(*map(ask, gateways))
+    assert renewals == 1
+
+    # A lock that another process never gives back holds up nobody for long.
+    monkeypatch.setattr(logins_module, "RENEWAL_TIMEOUT_S", 0.1)
+    web.end_tokens()
+    with SecretFiles(behind.store / "logins", "").lock(web.url):
+        assert await ask(gateways[0]) != 401
 
 
 def logging_in(*places: str) -> ForkedProcess:

@@ -8,7 +8,13 @@ import hashlib
 import socket
 import webbrowser
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard, cast
@@ -33,11 +39,14 @@ from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.settings import GatewaySettings, secret_text
-from toolcrib.store.folder import LOGINS_FOLDER, write_atomically, write_errors
+from toolcrib.store.folder import LOGINS_FOLDER, file_lock, write_atomically, write_errors
 
 CLIENT_NAME = "toolcrib"
 CALLBACK_HOST = "127.0.0.1"
 UNAUTHORISED_STATUS = 401
+
+RENEWAL_TIMEOUT_S, RENEWAL_POLL_S = 10.0, 0.05
+"""Time to wait for another process that renews a login, and the time between two looks."""
 
 
 class ServerLogin(BaseModel):
@@ -94,6 +103,10 @@ class SecretFiles:
             path, self._fernet.encrypt(text.encode()).decode() if self._fernet else text
         )
 
+    def lock(self, url: str) -> AbstractContextManager[None]:
+        """Lock of a server's file for one process; entering raises TimeoutError if it is held."""
+        return file_lock(self._path(url).with_suffix(".lock"), timeout_s=0)
+
     def delete(self, url: str) -> bool:
         """Delete a file."""
         with suppress(FileNotFoundError):
@@ -123,6 +136,10 @@ class SecretKeyring:
     def put(self, url: str, text: str) -> None:
         """Keep a text in place of the server's former text."""
         self._call("set_password", url, text)
+
+    def lock(self, url: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """No lock: a keyring has none."""
+        return nullcontext()
 
     def delete(self, url: str) -> bool:
         """Delete a text."""
@@ -159,6 +176,21 @@ class Logins:
     async def put(self, url: str, login: ServerLogin) -> None:
         """Keep a login."""
         await asyncio.to_thread(self._texts.put, url, login.model_dump_json(exclude_none=True))
+
+    @asynccontextmanager
+    async def renewal(self, url: str) -> AsyncGenerator[None]:
+        """Let one process at a time renew a login: servers refuse a refresh token used twice."""
+        with ExitStack() as held:
+            for _ in range(int(RENEWAL_TIMEOUT_S / RENEWAL_POLL_S)):
+                try:
+                    held.enter_context(self._texts.lock(url))
+                except TimeoutError:
+                    await asyncio.sleep(RENEWAL_POLL_S)
+                    continue
+                except OSError:
+                    pass  # A folder that cannot be written keeps no renewed login either.
+                break
+            yield
 
     def delete(self, url: str) -> bool:
         """Delete a login; True if there was a login."""
@@ -244,8 +276,11 @@ class LoginAuth(_LoginStorage):
                     # Another process may have renewed the login.
                     await self._initialize()
                 if self._access_token in {"", refused} and context.can_refresh_token():
-                    response = yield await self._refresh_token()
-                    await self._handle_refresh_response(response)
+                    async with self._logins.renewal(self._url):
+                        await self._initialize()
+                        if self._access_token in {"", refused} and context.can_refresh_token():
+                            response = yield await self._refresh_token()
+                            await self._handle_refresh_response(response)
                 token = self._access_token
                 if refused and token in {"", refused}:
                     return
