@@ -99,9 +99,12 @@ async def test_a_caller_ends_with_its_key_and_not_with_a_store_that_fails(ring, 
     assert await verifier.has_ended(token)
 
 
-async def test_a_caller_without_a_key_ends_with_the_first_key(ring):
+async def test_a_caller_without_a_key_ends_with_the_first_key(ring, monkeypatch):
     verifier = KeyVerifier(ring)
     token = await verifier.verify_token(verifier.anyone)
+    with monkeypatch.context() as broken:
+        broken.setattr(ring, "list", _fail)
+        assert not await verifier.has_ended(token)
     assert not await verifier.has_ended(token)
     ring.create("ada", Grant())
     assert await verifier.has_ended(token)
