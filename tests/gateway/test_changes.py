@@ -26,6 +26,7 @@ from tests.gateway.conftest import (
     said,
     texts,
     until,
+    until_equal,
     until_listed,
 )
 from toolcrib.gateway.config import McpFile, file_stamp
@@ -112,9 +113,9 @@ async def test_clients_hear_how_it_goes(behind):
 # -- changes of the configuration ------------------------------------------------------------------
 
 
-def following(behind: Behind, **servers: Any) -> Gateway:
+def following(behind: Behind, only: tuple[str, ...] = (), **servers: Any) -> Gateway:
     """A gateway that reads its mcp.json again."""
-    file = McpFile(behind.config(**servers), {})
+    file = McpFile(behind.config(**servers), {}, only)
     return behind.make(servers, config=(file, file_stamp(file.path)))
 
 
@@ -193,6 +194,21 @@ async def test_a_file_that_cannot_be_used_changes_nothing(behind):
             (behind.folder / "mcp.json").write_text(broken)
             await until(lambda: any("are unchanged" in text for _, text in behind.said))
         assert await is_found(client, "post__echo")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("only", [(), ("post",)])
+@pytest.mark.parametrize("is_off", [True, False])
+async def test_the_last_server_can_be_switched_off_and_removed(behind, is_off, only):
+    gateway = following(behind, only, post=[ECHO])
+    async with behind.client(gateway) as client:
+        assert await is_found(client, "post__echo")
+        off = behind.entry("post", ECHO, disabled=True)
+        behind.config(**({"post": off} if is_off else {}))
+        await until(lambda: ("info", "post: removed") in behind.said)
+        assert await is_unknown(client, "post__echo")
+        behind.config(post=[ECHO])
+        await until_equal(True, is_found, client, "post__echo")
 
 
 async def is_found(client: Client[Any], name: str) -> bool:

@@ -48,26 +48,30 @@ class McpFile:
     only: tuple[str, ...] = ()
     profile: ToolFilter = ALL_TOOLS
 
-    def read(self) -> tuple[ServerConfig, ...]:
+    def read(self, *, may_be_empty: bool = False) -> tuple[ServerConfig, ...]:
         """Read the servers of the file.
 
-        An unusable entry gets its `problem`; the other entries are used.
+        An unusable entry gets its `problem`; the other entries are used. With `may_be_empty` all
+        servers may be removed or switched off.
         """
         source = Source.by_name(str(self.path))
         servers = servers_of(source)
-        if not servers:
+        if servers is None or not (servers or may_be_empty):
             raise source.error(NO_SERVERS)
         configs: list[ServerConfig] = []
         for each in server_entries(servers, self.env):
             entry = each.name, each.target, each.problem, each.tools, each.warnings, each.overlay
             configs.append(ServerConfig(*entry, self.profile))
         known = {server.name for server in configs}
-        if missing := sorted(set(self.only) - known):
+        missing = sorted(set(self.only) - known)
+        if missing and not may_be_empty:
             raise SettingsError(
                 f"{self.path} has no server {missing[0]!r} that is switched on; "
                 f"there are {', '.join(sorted(known)) or 'none'}"
             )
         chosen = tuple(server for server in configs if not self.only or server.name in self.only)
+        if may_be_empty and not chosen:
+            return ()
         if all(server.target is None for server in chosen):
             if len(chosen) == 1:
                 raise source.error(chosen[0].problem, chosen[0].name)

@@ -276,7 +276,7 @@ class Gateway:
                 continue
             seen = now
             try:
-                configs = await asyncio.to_thread(file.read)
+                configs = await asyncio.to_thread(file.read, may_be_empty=True)
             except ToolcribError as error:
                 self._report("error", f"{error}; the servers are unchanged")
             else:
