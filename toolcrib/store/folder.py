@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from io import FileIO
@@ -241,16 +241,22 @@ def allocated_bytes(folder: Path) -> int:
     return sum(getattr(each, "st_blocks", -(-each.st_size // 512)) * 512 for each in found)
 
 
-def memory_for_holes(folder: Path) -> int:
-    """Bytes that reading a folder's files may take of its disk: their holes, if it is memory."""
+def is_in_memory(folder: Path) -> bool:
+    """True on a file system in memory, where reading a hole by memory map takes space."""
     device = folder.stat().st_dev
-    with suppress(OSError):  # Other systems have no such list, and disks keep holes.
+    with suppress(OSError):  # Other systems have no such list.
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
         name = f"{os.major(device)}:{os.minor(device)}"
-        if any(line.split()[2] == name and " - tmpfs " in line for line in mounts.splitlines()):
-            size = sum(file.stat().st_size for file in _files(folder))
-            return max(0, size - allocated_bytes(folder))
-    return 0
+        return any(line.split()[2] == name and " - tmpfs " in line for line in mounts.splitlines())
+    return False
+
+
+def hole_bytes(files: Iterable[Path]) -> int:
+    """Bytes of the holes of files, where the system tells them."""
+    found = (file.stat() for file in files)
+    return sum(
+        max(0, each.st_size - getattr(each, "st_blocks", each.st_size) * 512) for each in found
+    )
 
 
 def _files(folder: Path) -> Iterator[Path]:

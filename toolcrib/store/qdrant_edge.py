@@ -69,8 +69,9 @@ from toolcrib.store.folder import (
     Generations,
     allocated_bytes,
     copy_sparsely,
+    hole_bytes,
+    is_in_memory,
     lock_folder,
-    memory_for_holes,
     read_json,
     read_layout,
     require_space,
@@ -256,7 +257,7 @@ class EdgeStore(Store):
         Raises:
             StoreWriteError: no disk has room for these writes.
         """
-        free, holes = shutil.disk_usage(self._path).free, memory_for_holes(generation)
+        free, holes = shutil.disk_usage(self._path).free, _holes_to_fill(generation)
         if free >= MIN_FREE_BYTES + holes:
             return None
         place = roomy_folder(allocated_bytes(generation))
@@ -599,6 +600,14 @@ def create_shard(generation: Path, layout: Layout) -> None:
         copy_sparsely(Path(making), generation / "shard")
     write_layout(generation, layout)
     write_atomically(generation / "meta.json", "{}")
+
+
+def _holes_to_fill(generation: Path) -> int:
+    """Bytes of holes that the engine reads when it opens a shard, and that memory then takes."""
+    if not is_in_memory(generation):
+        return 0
+    read = "chunk_*.mmap", "payload_index/*/page_*.dat"
+    return sum(hole_bytes(generation.rglob(each)) for each in read)
 
 
 def roomy_folder(size: int) -> Path | None:
