@@ -171,14 +171,30 @@ def test_a_log_that_cannot_be_written_keeps_nobody_from_being_served(serve, tmp_
     assert service.stop() == 0
 
 
-def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(disk, settings):
-    def run(*command):
+@pytest.fixture
+def run(disk):
+    """Runs a command on the store of the disk."""
+
+    def run_command(*command):
         words = (*disk.module, *command, "--store", str(disk.folder / "store"))
         how = {"env": {**os.environ, **FAST}, "stderr": subprocess.PIPE}
         with closing(ForkedProcess(*words, **how)) as process:
             said, wrong = process.stdout.read(), process.stderr.read()
             return subprocess.CompletedProcess(command, process.wait(PATIENCE_S), said, wrong)
 
+    return run_command
+
+
+@pytest.mark.parametrize("disk", [150 * 2**20], indirect=True)
+def test_a_new_store_has_room_on_a_small_disk(run, tmp_path):
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([bolt(number) for number in range(50)]))
+    indexed = run("index", str(tools), "--format", "toolspec")
+    assert indexed.returncode == 0, indexed.stderr
+    assert len(json.loads(run("list", "--json").stdout)["tools"]) == 50
+
+
+def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(run, disk, settings):
     with Crib.open(disk.seen / "store", settings=settings) as crib:
         crib.index_tools(map(ToolSpec.model_validate, map(bolt, range(50))))
     for left in (FEWER_THAN_HOLES, SCARCE, 0):
