@@ -62,21 +62,49 @@ def test_a_pipe_in_a_folder_is_refused(tmp_path, name):
     assert (refusal.source, refusal.reason) == (str(tmp_path / "below" / name), "not a file")
 
 
-def test_nothing_is_started_from_a_folder(tmp_path):
+def test_nothing_is_started_from_a_folder(tmp_path, caplog):
     mark = tmp_path / "started"
     config = {"mcpServers": {"x": {"command": "touch", "args": [str(mark)]}}}
-    path = write(tmp_path, ".mcp.json", config)
+    write(tmp_path, ".mcp.json", config)
     _, [refusal] = split(read_source(str(tmp_path)))
-    assert refusal.source == path
-    assert "would start the servers in it" in refusal.reason
+    assert refusal.source == str(tmp_path)
+    assert "passed over: .mcp.json; name by itself what to read" in caplog.text
     assert not mark.exists()
+
+
+OTHERS = {
+    "tsconfig.json": '{"compilerOptions": {}, // strict\n}',
+    "package.json": {"name": "x", "version": "1"},
+    "pnpm-lock.yaml": {"lockfileVersion": "9.0", "packages": {"a": {"name": "a"}}},
+    "turbo.json": {"$schema": "https://turbo.build/schema.json", "tasks": {}},
+    ".pre-commit-config.yaml": "repos: []\n",
+    "mcp.json": {"mcpServers": {}},
+}
+UNCLEAR = {
+    "github.json": {"message": "Not Found", "status": "404"},
+    "cut.json": '{"tools": [{"na',
+    "empty.json": {"tools": []},
+    "wrong.json": {"$schema": "tools.json", "tools": [{"nam": "x"}]},
+    "server.json": {"$schema": "tool.json", "name": "x", "descripton": "y"},
+}
+
+
+def test_other_files_in_a_folder_are_named_once_and_are_no_refusals(tmp_path, caplog):
+    for name, content in {"t.json": GOOD, **OTHERS, **UNCLEAR}.items():
+        write(tmp_path, name, content)
+    [tool], refused = split(read_source(str(tmp_path)))
+    assert tool.name == "good"
+    assert [Path(each.source).name for each in refused] == sorted(UNCLEAR)
+    assert f"{tmp_path}: passed over: {', '.join(sorted(OTHERS))};" in caplog.text
+    _, refused = split(read_source(str(tmp_path / "package.json")))
+    assert len(refused) == 1
 
 
 def test_a_folder_with_nothing_in_it(tmp_path):
     write(tmp_path, "notes.txt", "nothing")
     _, [refusal] = split(read_source(str(tmp_path)))
     assert refusal.source == str(tmp_path)
-    assert "no file that ends in .gz, .json, .jsonl, .ndjson, .yaml, .yml," in refusal.reason
+    assert "in a file that ends in .gz, .json, .jsonl, .ndjson, .yaml, .yml," in refusal.reason
 
 
 def test_a_folder_that_may_not_be_listed(tmp_path, monkeypatch):
@@ -334,12 +362,12 @@ def test_names_and_descriptions_alone_need_the_format(tmp_path):
     assert isinstance(tool, ToolSpec)
 
 
-def test_an_entry_of_the_mcp_registry_is_never_a_tool(tmp_path):
+def test_an_entry_of_the_mcp_registry_is_never_a_tool(tmp_path, caplog):
     remotes = [{"type": "sse", "url": "http://127.0.0.1:9/sse"}]
     write(tmp_path, "server.json", {"name": "io.example/x", "version": "1", "remotes": remotes})
     tools, [refusal] = split(read_source(str(tmp_path)))
-    assert tools == []
-    assert "would start the servers in it" in refusal.reason
+    assert (tools, refusal.source) == ([], str(tmp_path))
+    assert "passed over: server.json;" in caplog.text
 
 
 def test_folders_that_were_passed_over_are_named(tmp_path, caplog):

@@ -357,6 +357,13 @@ def other_kind(data: object) -> str:
     return next((f"{OTHER_FILES[key]} (it has {key!r})" for key in found), "")
 
 
+def is_other_file(data: object) -> bool:
+    """True for a file of another known kind, or with another schema, without a list of tools."""
+    fields = object_of(data)
+    has_schema = "$schema" in fields and "name" not in fields
+    return fields.keys().isdisjoint(TOOL_LIST_KEYS) and (has_schema or other_kind(fields) != "")
+
+
 def dialect_of(tool: dict[str, Any]) -> Dialect | None:
     """Dialect of a tool object; None for an object of no dialect."""
     if "inputSchema" in tool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, ValuesView
 from dataclasses import replace
 from functools import cache
@@ -19,6 +20,7 @@ from toolcrib.indexers.readers.base import (
     build_spec,
     entries,
     is_object,
+    is_other_file,
     kind_of,
     other_kind,
 )
@@ -39,8 +41,8 @@ COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator, ValuesView)
 SPEC_SOURCE, OBJECT_SOURCE = "a ToolSpec", "a Python object"
 """Names of sources that are no files: objects that a caller passes."""
 
-MAX_SHOWN_KEYS, MAX_SHOWN_FOLDERS = 5, 10
-"""Most keys of an unknown object, and most skipped folders, that a message names."""
+MAX_SHOWN_KEYS, MAX_SHOWN_NAMES = 5, 10
+"""Most keys of an unknown object, and most skipped files and folders, that a message names."""
 
 INSTALLED_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__"})
 """Folders of installed packages, which are skipped as hidden folders are."""
@@ -53,6 +55,9 @@ CACHE_FOLDERS = frozenset(
 
 SETTINGS_NAME = "toolcrib.yaml"
 """File of settings, which often stands beside tools and holds none."""
+
+SETTINGS_NAMES = re.compile(r"\..*|(package|composer|[jt]sconfig.*)\.json|mkdocs\.ya?ml")
+"""Names of other programs' settings, which often have comments and so cannot be parsed."""
 
 MAX_REFUSALS_IN_A_ROW = 10_000
 """Refused entries in a row after which reading stops: the source is no list of tools."""
@@ -175,59 +180,75 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> I
     from toolcrib.indexers.enrichment import COMPANION_CHECKS
 
     empty = True
-    hidden: list[str] = []
-    for found in _files_in(folder, hidden):
-        empty = False
+    passed: list[str] = []
+    for found in _files_in(folder, passed):
         if isinstance(found, Refusal):
-            yield found.source, found
-            continue
-        source = Source(str(found), found)
-        # Not pathlib, which raises in a folder that may not be searched.
-        if os.path.exists(found) and not os.path.isfile(found):  # noqa: PTH110, PTH113
-            # A pipe or device: to read it may never end.
-            yield source.name, source.refusal("not a file")
-            continue
-        if (is_beside := COMPANION_CHECKS.get(found.name)) is not None and is_beside(source):
-            continue
-        # A file whose reading would start commands must be named by the user.
-        if (
-            format_name is None
-            and found.name != SKILL_FILE
-            and any(reader.reaches_out and reader.recognises(source) for reader in readers())
-        ):
-            reason = "reading it would start the servers in it; name it by itself"
-            yield source.name, source.refusal(reason)
+            items: Reading = iter((found,))
+            name = found.source
         else:
-            yield from ((source.name, item) for item in _read(source, format_name, server))
-    if hidden:
-        names, left = ", ".join(hidden[:MAX_SHOWN_FOLDERS]), len(hidden) - MAX_SHOWN_FOLDERS
+            name, path = found.name, Path(found.name)
+            is_companion = COMPANION_CHECKS.get(path.name)
+            if is_companion is not None and is_companion(found):
+                continue
+            if format_name is None and _is_passed_over(found):
+                passed.append(str(path.relative_to(folder)))
+                continue
+            items = _read(found, format_name, server)
+        empty = False
+        yield from ((name, item) for item in items)
+    if passed:
+        names, left = ", ".join(passed[:MAX_SHOWN_NAMES]), len(passed) - MAX_SHOWN_NAMES
         more = f" and {left:,} more" if left > 0 else ""
         # No refusal: it would keep `--prune` from removing anything, at each run.
         logger.warning("%s: passed over: %s%s; name by itself what to read", folder, names, more)
     if empty:
         endings = ", ".join(sorted(DATA_SUFFIXES))
-        reason = f"the folder holds no file that ends in {endings}, and no {SKILL_FILE}"
+        reason = f"the folder holds no tools in a file that ends in {endings}, and no {SKILL_FILE}"
         yield str(folder), Refusal(str(folder), "", reason)
 
 
-def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
-    """Yield every data file below `folder`, sorted; `hidden` gets the folders passed over."""
+def _is_passed_over(source: Source) -> bool:
+    """True for a file that is read only if it is named: it starts servers, or is no list of tools.
+
+    A file of an unknown shape is no such file: it may be what is left of a list of tools.
+    """
+    name = Path(source.name).name
+    if name == SKILL_FILE:
+        return False
+    fitting = [reader for reader in readers() if reader.recognises(source)]
+    if fitting:
+        return any(reader.reaches_out for reader in fitting)
+    return bool(SETTINGS_NAMES.fullmatch(name)) or is_other_file(source.sample)
+
+
+def _files_in(folder: Path, passed: list[str]) -> Iterator[Source | Refusal]:
+    """Yield every data file below `folder`, sorted; `passed` gets the folders passed over."""
     unreadable: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=unreadable.append):
         if SKILL_FILE in files:
             # All other files in the folder of a skill belong to the skill.
             folders.clear()
-            yield Path(parent, SKILL_FILE)
+            yield _file(parent, SKILL_FILE)
             continue
         # Nobody looks for tools in an index, such as the `.toolcrib` of an earlier run.
         stores = {name for name in folders if _is_store(parent, name)}
-        passed = {n for n in folders if n.startswith(".") or n in INSTALLED_FOLDERS} - stores
-        paths = (Path(parent, name).relative_to(folder) for name in sorted(passed - CACHE_FOLDERS))
-        hidden += map(str, paths)
-        folders[:] = sorted(set(folders) - passed - stores)
-        yield from (Path(parent, name) for name in sorted(files) if _is_data(Path(name)))
+        left = {n for n in folders if n.startswith(".") or n in INSTALLED_FOLDERS} - stores
+        paths = (Path(parent, name).relative_to(folder) for name in sorted(left - CACHE_FOLDERS))
+        passed += map(str, paths)
+        folders[:] = sorted(set(folders) - left - stores)
+        yield from (_file(parent, name) for name in sorted(files) if _is_data(Path(name)))
     for error in unreadable:
         yield Refusal(str(error.filename), "", f"cannot be read: {error.strerror}")
+
+
+def _file(parent: str, name: str) -> Source | Refusal:
+    path = Path(parent, name)
+    source = Source(str(path), path)
+    # Not pathlib, which raises in a folder that may not be searched.
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113
+        # A pipe or device: to read it may never end.
+        return source.refusal("not a file")
+    return source
 
 
 def _is_store(parent: str, name: str) -> bool:
