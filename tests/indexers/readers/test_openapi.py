@@ -18,6 +18,7 @@ from toolcrib.records import Refusal, ToolSpec
 OK: dict[str, Any] = {"responses": {"200": {"description": "ok"}}}
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
+ORDER = {"type": "object", "properties": {"sku": STRING}}
 
 
 def document(paths: dict[str, Any], version: str = "3.1.0", **rest: Any) -> dict[str, Any]:
@@ -310,6 +311,32 @@ def test_two_parameters_of_one_name_in_two_places():
     parameters.insert(0, {"name": "header_v", "in": "query", "schema": INTEGER})
     schema = takes({"parameters": parameters})
     assert schema["properties"] == {"header_v": INTEGER, "v": STRING, "header_header_v": STRING}
+
+
+def test_each_argument_has_its_place():
+    places = {"id": "path", "body": "query", "request_body": "header"}
+    parameters = [{"name": name, "in": place, "schema": STRING} for name, place in places.items()]
+    parameters.append({"name": "id", "in": "query", "schema": STRING})
+    [merged] = read_all({"/x/{id}": {"post": {"parameters": parameters, **json_body(ORDER)}}})
+    [whole] = read_all({"/x": {"post": {"parameters": parameters[1:3], **json_body(STRING)}}})
+    assert merged.annotations["parameters"] == {
+        **{name: {"in": place} for name, place in places.items()},
+        "query_id": {"in": "query", "name": "id"},
+    }
+    assert merged.input_schema["properties"].keys() == {*places, "query_id", "sku"}
+    assert whole.annotations["parameters"]["request_request_body"] == {"in": "body"}
+    assert len(whole.input_schema["properties"]) == 3
+
+
+def test_a_path_that_comes_twice_is_refused(tmp_path):
+    text = json.dumps(document({"/a": {"get": OK}, "/b": {"get": OK}, "/c": {"get": OK}}))
+    path = tmp_path / "shop.json"
+    path.write_text(text.replace("/b", "/a"))
+    assert len(split(read_source(str(path)))[0]) == 2
+    path.write_text(text.replace('"/b": {"get"', '"/a": {"put"'))
+    [refusal] = read_source(str(path))
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason.startswith("the key '/a' comes again with another value")
 
 
 def test_json_is_preferred_among_media_types():
@@ -653,18 +680,12 @@ def test_methods_of_openapi_3_2():
     assert [refusal.place for refusal in refusals] == ["LINK /x"]
 
 
-def test_a_name_that_is_taken_gets_another_that_is_reported():
+def test_a_name_that_is_taken_gets_another_and_refuses_nothing(caplog):
     same = {**OK, "operationId": "list"}
     paths = {"/a": {"put": same, "get": same}, "/a-b": {"get": OK}, "/a_b": {"get": OK}}
-    tools, refusals = read(paths)
-    assert [tool.name for tool in tools] == ["list", "get_a", "get_a_b", "get_a_b_2"]
-    assert [(refusal.place, refusal.reason) for refusal in refusals] == [
-        ("shop/get_a", "GET /a has the name 'list' of PUT /a; it is served as 'get_a'"),
-        (
-            "shop/get_a_b_2",
-            "GET /a_b has the name 'get_a_b' of GET /a-b; it is served as 'get_a_b_2'",
-        ),
-    ]
+    assert [tool.name for tool in read_all(paths)] == ["list", "get_a", "get_a_b", "get_a_b_2"]
+    [record] = caplog.records
+    assert record.message.startswith("the shop: get_a, get_a_b_2 are named by method and path")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,13 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.parsing import decode, parse_json, parse_toml, parse_yaml
+from toolcrib.indexers.readers.parsing import (
+    decode,
+    parse_json,
+    parse_toml,
+    parse_unique_json,
+    parse_yaml,
+)
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import is_object, object_of
 
@@ -30,6 +36,9 @@ MAX_BLANK_LINES = 100_000
 MAX_WASTED_BYTES = 8 * MAX_SOURCE_BYTES
 """Most blank lines in a row, and most bytes of blank and overlong lines: a compressed file of 3 MB
 may have 3 GB of either."""
+
+MAX_NAMES_CHARS = 400
+"""Most characters of names that a warning lists."""
 
 SAMPLE_LINES = 20
 """Lines of JSON Lines that are read to recognise the format."""
@@ -167,9 +176,9 @@ class Source:
             if braced and is_yaml:
                 # JSON is also YAML, but parses forty times faster as JSON.
                 with suppress(ValueError):
-                    return parse_json(self.text)
+                    return parse_unique_json(self.text)
             is_json = not is_yaml and (braced or self.suffix == ".json")
-            return parse_json(self.text) if is_json else parse_yaml(self.text)
+            return parse_unique_json(self.text) if is_json else parse_yaml(self.text)
         except ValueError as error:
             raise self.error(str(error)) from None
 
@@ -520,7 +529,7 @@ def _line_entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
             yield source.refusal(f"longer than {MAX_SOURCE_BYTES:,} bytes", place)
             continue
         try:
-            value = parse_json(decode(line))
+            value = parse_unique_json(decode(line))
         except ValueError as error:
             # The parser gets a single line, so its line number is useless.
             yield source.refusal(str(error).replace("at line 1 column", "at column"), place)

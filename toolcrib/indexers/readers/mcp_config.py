@@ -16,7 +16,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, Val
 
 from toolcrib.errors import SourceError, did_you_mean
 from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
-from toolcrib.indexers.readers.parsing import parse_json
+from toolcrib.indexers.readers.parsing import parse_unique_json
 from toolcrib.records import Sensitivity, ToolSpec
 from toolcrib.records.codec import FrozenModel, faults, list_of, object_of
 
@@ -672,7 +672,7 @@ def parse_config(source: Source) -> Any:
         if (plain := without_comments(source.text)) == source.text:
             raise
         try:
-            return parse_json(plain)
+            return parse_unique_json(plain)
         except ValueError as error:
             raise source.error(str(error)) from None
 

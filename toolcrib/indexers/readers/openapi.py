@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from itertools import chain, count
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from toolcrib.indexers.readers.base import (
+    MAX_NAMES_CHARS,
     Reading,
     Source,
     build_spec,
@@ -20,6 +22,9 @@ from toolcrib.indexers.readers.json_schema import UNIONS, References, is_referen
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.records.tools import MCP_DEFAULTS
+from toolcrib.text import shorten
+
+logger = logging.getLogger(__name__)
 
 # -- operations ------------------------------------------------------------------------------------
 
@@ -106,6 +111,7 @@ class _Operations:
         self._inputs = _Schemas(references, "readOnly")
         self._outputs = _Schemas(references, "writeOnly")
         self._places: dict[str, str] = {}
+        self._renamed: list[str] = []
 
     def read(self) -> Reading:
         """Yield every operation as a tool or a refusal."""
@@ -126,6 +132,11 @@ class _Operations:
             methods = {key: each for key, each in fields.items() if key in HTTP_METHODS} | more
             for method, operation in methods.items():
                 yield from self._tool(path, method, fields, operation)
+        if self._renamed:
+            # No refusal: nothing is missing.
+            names = shorten(", ".join(self._renamed), MAX_NAMES_CHARS)
+            reason = "are named by method and path, as earlier operations have their names"
+            logger.warning("%s: %s %s", self._source.name, names, reason)
 
     def _path_item(self, item: Any) -> dict[str, Any]:
         item = self._inputs.references.follow(item)
@@ -159,7 +170,7 @@ class _Operations:
             yield self._source.refusal(reason, place)
             return
         try:
-            takes = _input_schema(self._inputs, path, item.get("parameters") or [], operation)
+            form = _form(self._inputs, path, item.get("parameters") or [], operation)
             gives = self._output_schema(operation)
         except ValueError as error:
             yield self._source.refusal(str(error), place)
@@ -176,17 +187,15 @@ class _Operations:
             "name": name,
             "description": _description(operation) or _description(item),
             "server": self._server,
-            "input_schema": takes,
+            "input_schema": form.schema(),
             "output_schema": gives,
             "category": tags[0] if is_list(tags) and tags else None,
             "tags": tags,
-            "annotations": {"httpMethod": method.upper(), "path": path, **hints},
+            "annotations": {"httpMethod": method.upper(), "path": path, **form.places(), **hints},
         }
         spec = build_spec(self._source.name, place, fields)
         if name != given and isinstance(spec, ToolSpec):
-            # Placed at its id, as nothing is missing that `--prune` would have to keep.
-            taken = f"{place} has the name {given!r} of {self._places[given]}"
-            yield self._source.refusal(f"{taken}; it is served as {name!r}", spec.id)
+            self._renamed.append(name)
         yield spec
 
     def _output_schema(self, operation: dict[str, Any]) -> dict[str, Any] | None:
@@ -476,9 +485,7 @@ NOT_A_SCHEMA = frozenset(
 """Keys of a Swagger 2 parameter that are no keywords of its schema."""
 
 
-def _input_schema(
-    schemas: _Schemas, path: str, shared: list[Any], operation: dict[str, Any]
-) -> dict[str, Any]:
+def _form(schemas: _Schemas, path: str, shared: list[Any], operation: dict[str, Any]) -> _Form:
     """Merge path-level parameters (`shared`), the operation's own and its body's properties.
 
     A body that cannot be merged becomes the property `body`.
@@ -496,7 +503,7 @@ def _input_schema(
         body = schemas.of_content(request.get("content")) or {}, request
     if body is not None:
         form.add_body(*body)
-    return form.schema()
+    return form
 
 
 def _parameters(
@@ -531,6 +538,7 @@ class _Form:
         self._schemas = schemas
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
+        self._places: dict[str, dict[str, str]] = {}
         self._additional: dict[str, Any] = {}
 
     def add(self, parameter: dict[str, Any]) -> None:
@@ -544,6 +552,8 @@ class _Form:
         schema = {**schema, **{key: value for key, value in beside.items() if value}}
         required = parameter["in"] == "path" or parameter.get("required") is True
         self._put(name, schema, required=required)
+        renamed = {"name": parameter["name"]} if name != parameter["name"] else {}
+        self._places[name] = {"in": parameter["in"], **renamed}
 
     def _schema_of(self, parameter: dict[str, Any]) -> dict[str, Any]:
         if "schema" in parameter or "content" in parameter:
@@ -570,10 +580,13 @@ class _Form:
             return
         properties, needed = _body_fields(schema)
         if not properties or properties.keys() & self._properties.keys():
-            name = "body" if "body" not in self._properties else "request_body"
+            name = "body"
+            while name in self._properties:
+                name = f"request_{name}"
             text = holder.get("description")
             described = {**schema, "description": text} if text else schema
             self._put(name, described, required=required)
+            self._places[name] = {"in": "body"}
             return
         for name, field in properties.items():
             self._put(name, field, required=required and name in needed)
@@ -583,6 +596,10 @@ class _Form:
         self._properties[name] = schema
         if required:
             self._required.append(name)
+
+    def places(self) -> dict[str, Any]:
+        """Annotation with the place of each argument; the others are properties of the body."""
+        return {"parameters": self._places} if self._places else {}
 
     def schema(self) -> dict[str, Any]:
         """Schema of one object with all properties."""

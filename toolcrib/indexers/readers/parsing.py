@@ -41,6 +41,20 @@ def parse_json(text: str) -> Any:
         raise ValueError(f"not valid JSON: {reason}") from None
 
 
+def parse_unique_json(text: str) -> Any:
+    """Parse as `parse_json`; raises ValueError also for a key with two values in one object."""
+    value = parse_json(text)
+    json.loads(text, object_pairs_hook=_require_one_value, parse_int=str, parse_float=str)
+    return value
+
+
+def _require_one_value(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs) and (twice := [key for key, each in pairs if found[key] != each]):
+        raise ValueError(f"the key {twice[0]!r} comes again with another value, which replaces it")
+    return found
+
+
 def parse_toml(text: str) -> Any:
     """Parse a TOML document; raises ValueError with reason, line and column."""
     try:

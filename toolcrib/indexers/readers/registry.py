@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.readers.base import (
     DATA_SUFFIXES,
+    MAX_NAMES_CHARS,
     Reader,
     Reading,
     Source,
@@ -28,6 +29,7 @@ from toolcrib.indexers.readers.skills import SKILL_FILE
 from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.store.folder import LOCK_FILE
+from toolcrib.text import shorten
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +43,8 @@ COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator, ValuesView)
 SPEC_SOURCE, OBJECT_SOURCE = "a ToolSpec", "a Python object"
 """Names of sources that are no files: objects that a caller passes."""
 
-MAX_SHOWN_KEYS, MAX_SHOWN_NAMES = 5, 10
-"""Most keys of an unknown object, and most skipped files and folders, that a message names."""
+MAX_SHOWN_KEYS = 5
+"""Most keys of an unknown object that a message names."""
 
 INSTALLED_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__"})
 """Folders of installed packages, which are skipped as hidden folders are."""
@@ -197,10 +199,9 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> I
         empty = False
         yield from ((name, item) for item in items)
     if passed:
-        names, left = ", ".join(passed[:MAX_SHOWN_NAMES]), len(passed) - MAX_SHOWN_NAMES
-        more = f" and {left:,} more" if left > 0 else ""
+        names = shorten(", ".join(passed), MAX_NAMES_CHARS)
         # No refusal: it would keep `--prune` from removing anything, at each run.
-        logger.warning("%s: passed over: %s%s; name by itself what to read", folder, names, more)
+        logger.warning("%s: passed over: %s; name by itself what to read", folder, names)
     if empty:
         endings = ", ".join(sorted(DATA_SUFFIXES))
         reason = f"the folder holds no tools in a file that ends in {endings}, and no {SKILL_FILE}"
