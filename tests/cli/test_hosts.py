@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters
 from tests.gateway.conftest import SERVERS
 from toolcrib.cli.hosts import HOSTS, copy_of, host_files
 from toolcrib.indexers.readers.base import Source
-from toolcrib.indexers.readers.mcp_config import parse_config, servers_of
+from toolcrib.indexers.readers.mcp_config import find_servers, parse_config
 
 JSON_HOSTS = [name for name in HOSTS if name != "codex"]
 
@@ -541,7 +541,7 @@ class TestImport:
 
 def test_the_reader_knows_files_of_codex(tmp_path):
     (tmp_path / "config.toml").write_text('[mcp_servers.s]\ncommand = "s"\n')
-    assert servers_of(Source.by_name(str(tmp_path / "config.toml"))) == {"s": {"command": "s"}}
+    assert find_servers(Source.by_name(str(tmp_path / "config.toml"))) == {"s": {"command": "s"}}
 
 
 # -- servers of an mcp.json ------------------------------------------------------------------------

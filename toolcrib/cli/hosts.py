@@ -28,8 +28,8 @@ from toolcrib.indexers.readers.mcp_config import (
     HEADER_NAME,
     NO_SERVERS,
     URL_START,
+    find_servers,
     parse_config,
-    servers_of,
     variables_of,
 )
 from toolcrib.records.codec import is_object
@@ -145,7 +145,7 @@ def install(
         print_either(done, escape(": ".join(done.values())), json=json)
         return
     import_extra("fastmcp", "the gateway", "gateway")
-    servers = servers_of(Source.by_name(str(config))) or {}
+    servers = find_servers(Source.by_name(str(config))) or {}
     if not servers:
         raise QueryError(f"{config} names no servers; make it with `toolcrib import` first")
     entry = _gateway_entry(_host(host), context.obj, config, store, env or [])
@@ -306,10 +306,10 @@ def _servers_in(name: str) -> dict[str, Any]:
         host = _host(name, "host and no file")
         raise QueryError(f"{host.title} keeps no servers here: there is no {path}")
     source = Source.by_name(str(path))
-    servers, document = servers_of(source) or {}, parse_config(source)
+    servers, document = find_servers(source) or {}, parse_config(source)
     projects = document.get("projects") if name == "claude-code" and is_object(document) else None
     project = projects.get(str(Path.cwd())) if is_object(projects) else None
-    return {**servers, **(servers_of(Source.of_document(source.name, project)) or {})}
+    return {**servers, **(find_servers(Source.of_document(source.name, project)) or {})}
 
 
 # -- servers of an mcp.json ------------------------------------------------------------------------
@@ -381,7 +381,7 @@ def list_servers(
     """List the servers of an mcp.json with command or host, and problems."""
     config = file or config
     source = Source.by_name(str(config))
-    servers = servers_of(source)
+    servers = find_servers(source)
     if servers is None:
         raise source.error(NO_SERVERS)
     found = listed_servers(servers, os.environ)

@@ -12,8 +12,8 @@ from toolcrib.indexers.readers.mcp_config import (
     NO_SERVERS,
     ServerEntry,
     ToolFilter,
+    find_servers,
     server_entries,
-    servers_of,
 )
 from toolcrib.records import ToolSpec
 from toolcrib.settings import ProfileSettings
@@ -55,7 +55,7 @@ class McpFile:
         servers may be removed or switched off.
         """
         source = Source.by_name(str(self.path))
-        servers = servers_of(source)
+        servers = find_servers(source)
         if servers is None or not (servers or may_be_empty):
             raise source.error(NO_SERVERS)
         configs: list[ServerConfig] = []

@@ -19,8 +19,8 @@ from toolcrib.indexers.readers.mcp_config import (
     ServerEntry,
     StdioTarget,
     ToolFilter,
+    find_servers,
     server_entries,
-    servers_of,
     without_comments,
 )
 
@@ -176,7 +176,7 @@ def test_a_key_that_is_nearly_one_of_ours_is_told(key, meant):
 def test_a_file_that_names_a_server_twice_is_refused(tmp_path, key):
     entry = '"post": {"command": "%s"}, // mine\n'
 
-    with pytest.raises(SourceError, match="post: two servers"):
+    with pytest.raises(SourceError, match="the key 'post' comes again"):
         servers_in(tmp_path, f'{{"{key}": {{{entry % "a"}{entry % "b"}}}}}')
 
 
@@ -360,7 +360,7 @@ def test_a_file_that_is_broken_beyond_comments_says_where(tmp_path):
 
 
 def servers_in(folder: Path, content: Any) -> dict[str, Any] | None:
-    return servers_of(Source.by_name(write(folder, "mcp.json", content)))
+    return find_servers(Source.by_name(write(folder, "mcp.json", content)))
 
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)

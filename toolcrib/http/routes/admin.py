@@ -38,7 +38,7 @@ from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
 from toolcrib.http.routing import Body, Endpoint, Identifier, strict_config
 from toolcrib.http.state import ServiceState
 from toolcrib.indexers.readers.base import Source
-from toolcrib.indexers.readers.mcp_config import servers_of, variables_of
+from toolcrib.indexers.readers.mcp_config import find_servers, variables_of
 from toolcrib.records import Scope
 from toolcrib.records.log import ConfiguredServer, GatewayActivity
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, ServiceInfo, Undone
@@ -334,7 +334,7 @@ async def add_servers(context: RequestContext, body: ServersBody) -> AddedServer
     source = Source.of_document("the request", body.document)
 
     def add() -> AddedServers:
-        servers = servers_of(source)
+        servers = find_servers(source)
         if not servers:
             raise QueryError("the document names no MCP servers; put them under 'mcpServers'")
         with context.state.lock(SERVERS_LOCK):

@@ -40,7 +40,6 @@ from toolcrib.indexers.readers.mcp_config import (
     Target,
     find_servers,
     server_entries,
-    servers_of,
 )
 from toolcrib.indexers.readers.mcp_session import (
     Authorisation,
@@ -339,7 +338,7 @@ class McpServersReader(_LiveReader):
         Servers that are off (`disabled: true`, `enabled: false`) are left out, and tools that the
         server's entry switches off.
         """
-        servers = servers_of(source)
+        servers = find_servers(source)
         if not servers:
             raise source.error(NO_SERVERS)
         require_sdk()

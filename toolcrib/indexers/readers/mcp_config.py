@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -362,35 +361,6 @@ def variables_of(value: Any) -> Iterator[str]:
 
 
 NO_SERVERS = "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
-
-
-def servers_of(source: Source) -> dict[str, Any] | None:
-    """As `find_servers`, but refuse a file that names a server twice."""
-    servers = find_servers(source)
-    if servers and (repeated := _repeated_servers(source)):
-        reason = "two servers have this name, and one would replace the other; rename one"
-        raise source.error(reason, repeated[0])
-    return servers
-
-
-class _Members(dict[str, Any]):
-    """JSON object that records repeated names."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        counts = Counter(name for name, _ in pairs)
-        self.repeated_names = [name for name, count in counts.items() if count > 1]
-
-
-def _repeated_servers(source: Source) -> list[str]:
-    """Names that several servers of a JSON file have; TOML allows none."""
-    if source.path is None:
-        return []
-    with suppress(ValueError, RecursionError):
-        document = json.loads(without_comments(source.text), object_pairs_hook=_Members)
-        under = map(object_of(document).get, SERVERS_KEYS)
-        return [n for each in under if isinstance(each, _Members) for n in each.repeated_names]
-    return []
 
 
 SERVERS_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")
