@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from toolcrib import ToolHit, ToolSpec
 from toolcrib.errors import QueryError
-from toolcrib.integrations.formats import FORMATS, export, named_ids
+from toolcrib.integrations.formats import FORMATS, Definitions, export, named_ids
 from toolcrib.records.definitions import FORMAT_NAMES, provider_name
+from toolcrib.records.tools import Skill
 
 TOOL = ToolSpec(
     name="send mail",
@@ -51,6 +52,14 @@ def test_a_definition_is_what_its_provider_takes(format, shown):
 def test_json_is_a_specification_that_reads_back():
     [shown] = export([TOOL], "json")
     assert ToolSpec.model_validate(shown) == TOOL
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_skill_is_shown_or_named_as_left_out(format):
+    refunds = ToolSpec(name="refunds", server="skills", skill=Skill(body="Ask first."))
+    made = Definitions.of([MAIL, refunds], format)
+    assert [each.id for each in made.left_out] == ["skills/refunds"] * (2 - len(made.tools))
+    assert (len(made.tools) == 2) == (format in {"signature", "json"})
 
 
 def test_a_tool_without_a_schema_takes_no_arguments():

@@ -51,6 +51,9 @@ _MCP_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names of tools by MCP (SEP-986)."""
 
 
+SKILL_REASON = "a skill is read, and not called: this format has none"
+
+
 class ToolNames(dict[str, str]):
     """Ids of tools by the names in definitions; names in a namespace are `namespace.name`.
 
@@ -80,7 +83,7 @@ class ToolNames(dict[str, str]):
 class Definitions:
     """Definitions for a model: one for each tool, or for each server if the format groups tools.
 
-    `left_out` has the tools that the format cannot express.
+    `left_out` has the tools that the format cannot express, and skills, which no model calls.
     """
 
     tools: list[dict[str, Any]]
@@ -98,15 +101,17 @@ class Definitions:
         description.
 
         In a provider's format each tool has the name of `provider_name`; in a namespace without
-        the server's name. `mcp` has tools as their servers list them. Providers' formats leave
-        skills out.
+        the server's name. `mcp` has tools as their servers list them. Skills have a place in
+        `signature` and `json` alone.
 
         Raises:
             QueryError: the format is unknown, two tools would have one name in it, or an entry of
                 `tools` is no tool.
         """
-        named = _named_tools(map(_specification, tools), format)
-        chosen, left_out = FORMATS[format], list[LeftOut]()
+        specs = [*map(_specification, tools)]
+        named = _named_tools(specs, format)
+        chosen = FORMATS[format]
+        left_out = [LeftOut(each.id, SKILL_REASON) for each in specs if not _fits(each, format)]
         shown: list[_NamedTool] = []
         for name, tool in named:
             try:
@@ -188,21 +193,25 @@ def _specification(tool: ToolSpec | ToolHit) -> ToolSpec:
 
 
 def _named_tools(tools: Iterable[ToolSpec], format: str) -> list[_NamedTool]:
-    """Tools with their names in a format; providers' formats leave skills out."""
+    """Tools with their names in a format."""
     if format not in FORMATS:
         raise QueryError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
     naming = FORMATS[format].name
+    tools = [each for each in tools if _fits(each, format)]
     if naming in {_own_name, _mcp_name}:
-        has_skills = format in {"signature", "json"}
-        return [(naming(tool), tool) for tool in tools if has_skills or tool.kind == "tool"]
+        return [(naming(tool), tool) for tool in tools]
     named: dict[str, ToolSpec] = {}
     for tool in tools:
-        if tool.kind == "tool" and named.setdefault(name := naming(tool), tool) != tool:
+        if named.setdefault(name := naming(tool), tool) != tool:
             raise QueryError(
                 f"the tools {named[name].id!r} and {tool.id!r} would both have the name {name!r}: "
                 "leave one out, or give it another id"
             )
     return list(named.items())
+
+
+def _fits(tool: ToolSpec, format: str) -> bool:
+    return tool.kind == "tool" or format in {"signature", "json"}
 
 
 def _fit(tool: ToolSpec, properties: _PropertyNames | None) -> ToolSpec:

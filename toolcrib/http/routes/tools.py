@@ -152,7 +152,7 @@ class FoundTools(FindResult):
     """The answer to a search.
 
     In a provider's shape `tools` holds its definitions, `names` maps their names to ids, and
-    `left_out` has the tools that the provider would reject.
+    `left_out` has skills and the tools that the provider would reject.
     """
 
     tools: tuple[ToolHit, ...] | tuple[dict[str, Any], ...]  # pyright: ignore[reportIncompatibleVariableOverride]
