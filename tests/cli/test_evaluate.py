@@ -158,8 +158,9 @@ class TestWhatIsMeasured:
         shown = labelled(*asked, TOOLCRIB_ENCODER__DENSE="bundled").stdout
         assert "coverage@80\tset_size@80" in shown
 
-    def test_a_split_can_be_named(self, labelled):
-        told = labelled.json("eval", ".", "--split", "dev", "--system", "toolcrib")
+    @pytest.mark.parametrize("name", ["dev", "val", "validation"])
+    def test_a_split_can_be_named(self, labelled, name):
+        told = labelled.json("eval", ".", "--split", name, "--system", "toolcrib")
         assert [(one["split"], one["queries"]) for one in told["sets"].values()] == [("dev", 1)]
 
 

@@ -58,7 +58,20 @@ DataSets: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(help="Folders with tools.jsonl and queries.jsonl, BEIR folders, public names."),
 ]
-Split: TypeAlias = Annotated[str, typer.Option(help="Split of the queries: train, dev or test.")]
+
+
+def _split_option(*names: str, help: str) -> Any:
+    """Option that takes the same names of splits as a file of queries: `val` is `dev`."""
+
+    def own_name(given: str) -> str:
+        from toolcrib.evaluation.dataset import SPLIT_NAMES
+
+        return SPLIT_NAMES.get(given, given)
+
+    return typer.Option(*names, parser=own_name, metavar="NAME", help=help)
+
+
+Split: TypeAlias = Annotated[str, _split_option(help="Split of the queries: train, dev or test.")]
 Limit: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Most queries of a set, drawn at random.")
 ]
@@ -76,7 +89,7 @@ Systems: TypeAlias = Annotated[
 ]
 Learn: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="Split that systems first learn from, such as dev."),
+    _split_option(help="Split that systems first learn from, such as dev."),
 ]
 Coverage: TypeAlias = Annotated[
     float | None,
@@ -86,7 +99,7 @@ LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
 ]
 LabelledSplit: TypeAlias = Annotated[
-    str | None, typer.Option("--split", help="Only turns of this split; default: all.")
+    str | None, _split_option("--split", help="Only turns of this split; default: all.")
 ]
 Html: TypeAlias = Annotated[Path | None, typer.Option(help="Write an HTML report here.")]
 
@@ -461,7 +474,7 @@ def guidance(
         list[Path] | None,
         typer.Argument(help=f"Labelled trajectories, JSONL or folders; default: {TRAJECTORIES}."),
     ] = None,
-    split: Annotated[str, typer.Option(help="Split of trajectories: dev, test or all.")] = "test",
+    split: Annotated[str, _split_option(help="Split of trajectories: dev, test or all.")] = "test",
     json: Json = False,
 ) -> None:
     """Measure the hits and false alarms of guidance, and list every mistake."""
@@ -543,7 +556,7 @@ def calibrate(
     store: StoreOption = None,
     split: Annotated[
         list[str] | None,
-        typer.Option(help="Only queries of this split; may be repeated. Default: all but test."),
+        _split_option(help="Only queries of this split; may be repeated. Default: all but test."),
     ] = None,
     seed: Seed = 0,
     dry_run: Annotated[
