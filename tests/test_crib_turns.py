@@ -9,10 +9,10 @@ import pytest
 from tests.conftest import REGISTRY, ROOT, WITHOUT_MODELS, encoded_once
 from tests.router.conftest import PASSAGES, TOOLS, CountingEncoder, free_of_models, write_labels
 from tests.test_knowledge_base import Counting
-from toolcrib import Crib, Scope, Settings, ToolSpec, Turn
+from toolcrib import Collection, Crib, Scope, Settings, ToolSpec, Turn
 from toolcrib.build import MEMORY, make_dense, open_store
 from toolcrib.context.classifier import TurnClassifier
-from toolcrib.errors import StoreError
+from toolcrib.errors import QueryError, StoreError
 from toolcrib.indexers.points import layout
 from toolcrib.store.folder import LazyStore
 
@@ -88,6 +88,15 @@ def test_a_turn_alone_is_classified_beside_its_encoding(house, monkeypatch):
 async def test_turns_can_be_decided_while_the_loop_goes_on(house):
     decisions = await asyncio.gather(*(house.aroute(STAND_UP, k=3) for _ in range(6)))
     assert {decision.route.kind for decision in decisions} == {"knowledge"}
+
+
+@pytest.mark.parametrize("call", [Crib.find_knowledge, Crib.route])
+def test_an_unknown_collection_is_an_error_where_nothing_is_indexed(settings, call):
+    stated = settings.model_copy(update={"collections": (Collection(name="rules"),)})
+    with Crib.open(MEMORY, settings=stated) as crib:
+        call(crib, STAND_UP, collections=["rules"])
+        with pytest.raises(QueryError, match="there is no collection 'rulse'; did you mean 'rules"):
+            call(crib, STAND_UP, collections=["rulse"])
 
 
 def test_a_decision_is_made_where_nothing_is_indexed(settings):

@@ -417,6 +417,7 @@ class TurnRouter:
     def _make_router(self) -> Router:
         from toolcrib.context.model import make_detector
         from toolcrib.router.budget import Costs
+        from toolcrib.router.collections import CollectionIndex
         from toolcrib.router.router import Router
         from toolcrib.router.tools import ToolSelector, ToolStage
 
@@ -435,6 +436,7 @@ class TurnRouter:
             dense=tools.dense,
             limits=settings.limits,
             clock=self._clock,
+            catalogue=self._knowledge.catalogue if self._knowledge else CollectionIndex((), ()),
             knowledge=self._knowledge_router(detector),
             gate_decides=settings.gate.decides,
             costs=self._versioned_router[1].costs if self._versioned_router else Costs(),

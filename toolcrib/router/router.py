@@ -44,6 +44,7 @@ from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.choices.agents import AgentRouter, PendingTarget
+from toolcrib.router.collections import CollectionIndex
 from toolcrib.router.conversation import (
     CONVERSATION_BY_MODEL,
     ConversationReader,
@@ -121,7 +122,7 @@ class _Request:
 class Router:
     """Router of turns; reads stores, and writes none.
 
-    None stands for an absent part: `knowledge` without collections, `agents` without targets,
+    None stands for an absent part: `knowledge` without passages, `agents` without targets,
     `reader` and `conversation` without a language model. `version`: of tools and collections.
     `public_detector` knows no names of the registry, and serves callers with a scope.
     `gate_decides`: the settings set the gate's threshold, so tools below it alone do not make the
@@ -134,6 +135,7 @@ class Router:
     dense: DenseEncoder
     limits: Limits
     clock: Clock
+    catalogue: CollectionIndex
     knowledge: KnowledgeRouter | None = None
     gate_decides: bool = False
     costs: Costs = field(default_factory=Costs)
@@ -174,12 +176,11 @@ class Router:
         context: Context | None = None,
     ) -> KnowledgeResult:
         """Find the passages for a question; the map applies only with a context."""
-        knowledge = self.knowledge
-        if knowledge is None:
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
         reach = self._reach(turn, options)
+        if self.knowledge is None:
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
         query = self.tools.encode(excerpt(turn.text), by_tools=False)
-        return knowledge.find(query, context, reach, options=options)
+        return self.knowledge.find(query, context, reach, options=options)
 
     def route(
         self,
@@ -581,9 +582,9 @@ class Router:
 
     def _reach(self, turn: Turn, options: KnowledgeOptions) -> tuple[Collection, ...]:
         """Collections to search; a collection outside of the scope counts as unknown."""
-        reach = self.knowledge.catalogue.within(turn.reach) if self.knowledge else ()
+        reach = self.catalogue.within(turn.reach)
         named = options.collections
-        if named is None or self.knowledge is None:
+        if named is None:
             return reach
         known = {each.name: each for each in reach}
         for name in named:
