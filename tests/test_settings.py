@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,13 @@ from pydantic import ValidationError
 
 from toolcrib import Settings
 from toolcrib.build import make_dense, make_reranker
+from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError, ToolcribError
+from toolcrib.indexers.points import FieldWeights
+from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.gate import GateSettings
+from toolcrib.retrieval.rerank import RerankSettings
+from toolcrib.router.settings import Limits, ToolSettings
 from toolcrib.settings import load_settings
 
 
@@ -247,6 +254,25 @@ def test_a_weight_out_of_its_range_is_an_error(monkeypatch, setting, value):
     monkeypatch.setenv("TOOLCRIB_" + setting.upper().replace(".", "__"), value)
     with pytest.raises(SettingsError, match=re.escape(setting)):
         load_settings()
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: LexicalSettings(k1=-1), "k1: Input should be greater than or equal to 0"),
+        (lambda: replace(LexicalSettings(), b=2), "b: "),
+        (lambda: FieldWeights(name=math.nan), "name: Input should be a finite number"),
+        (lambda: FusionWeights(clauses=2), "clauses: "),
+        (lambda: RerankSettings(depth=0), "depth: "),
+        (lambda: GateSettings(threshold=1.5), "threshold: "),
+        (lambda: ToolSettings(max_cost=math.nan), "max_cost: "),
+        (lambda: Limits(stage_ms={"tools": 0.0}), "stage_ms.tools: "),
+        (lambda: LexicalSettings(k=1), "k: unknown field"),
+    ],
+)
+def test_a_section_that_is_made_by_hand_has_the_same_bounds(make, fault):
+    with pytest.raises(SettingsError, match=f"^{fault}"):
+        make()
 
 
 def test_a_store_without_a_name_is_an_error(monkeypatch):

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
@@ -26,7 +25,14 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection, Sensitivity
-from toolcrib.records.codec import UNKNOWN_FIELD, adapter, faults, is_object, object_of
+from toolcrib.records.codec import (
+    UNKNOWN_FIELD,
+    adapter,
+    faults,
+    is_object,
+    object_of,
+    settings_section,
+)
 from toolcrib.records.turns import ModelUse, Price
 from toolcrib.retrieval.fusion import FusionWeights, PassageWeights
 from toolcrib.retrieval.gate import GateSettings
@@ -78,7 +84,7 @@ class EncoderSettings(_Section):
     threads: int = Field(default=0, ge=0)
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class LearningSettings:
     """Learning of tools' examples from requests that ended in a successful call.
 

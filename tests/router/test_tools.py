@@ -14,7 +14,6 @@ from tests.router.conftest import free_of_models
 from toolcrib import Crib, Equals, Scope, ToolSpec, Turn
 from toolcrib.clock import ManualClock
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
 from toolcrib.retrieval.assembly import team_draft
 from toolcrib.retrieval.fusion import FusionWeights
@@ -112,11 +111,6 @@ def test_of_two_ceilings_the_lower_holds_and_the_rest_of_the_scope_stays():
     reach = Turn(scope=caller, max_sensitivity="internal").reach
     assert reach == Scope(servers=frozenset({"a"}), max_sensitivity="internal")
     assert Turn(scope=caller, max_sensitivity="safety_critical").reach == caller
-
-
-def test_a_ceiling_that_is_no_number_is_refused():
-    with pytest.raises(QueryError, match="cost_estimate"):
-        settings_filter(ToolSettings(max_cost=float("nan")))
 
 
 def test_where_nothing_is_always_active_the_hits_stay_as_they_are(plain):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from toolcrib.records.codec import settings_section
 
-@dataclass(frozen=True, slots=True)
+
+@settings_section
 class ContextSettings:
     """Detector of a turn's context, with its labels and cues.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -23,10 +22,11 @@ from pydantic import Field
 
 from toolcrib.encoders.base import SparseVector
 from toolcrib.errors import SettingsError
+from toolcrib.records.codec import settings_section
 from toolcrib.text import STEMMED_LANGUAGES, TOKENS_VERSION, tokenise
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class LexicalSettings:
     """Settings of terms and weights; part of the index identity.
 

@@ -17,7 +17,7 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.records import Enrichment, Passage, ToolSpec
-from toolcrib.records.codec import object_of
+from toolcrib.records.codec import object_of, settings_section
 from toolcrib.store.base import Layout, Point, is_text, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
 from toolcrib.text import split_identifier
@@ -47,7 +47,7 @@ _REPLACEMENTS = {"Cc": " ", "Cf": "", "Cs": ""}
 _Weight: TypeAlias = Annotated[float, Field(ge=0)]
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class FieldWeights:
     """Weight of a term by field in the lexical leg."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, wraps
 from operator import not_
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard, TypeVar, cast
+from typing import Annotated, Any, TypeGuard, TypeVar, cast, dataclass_transform
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +20,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
+from pydantic.dataclasses import dataclass
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -40,10 +42,31 @@ UNLESS_NONE = Field(exclude_if=lambda value: value is None)
 """Field that JSON omits when its value is None."""
 
 
+FINITE_FIELDS = ConfigDict(extra="forbid", allow_inf_nan=False)
+"""Configuration of sections of settings: an infinite timeout would never end."""
+
+
 class FrozenModel(BaseModel):
     """Base of models that never change and have no unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def settings_section(kind: type[_Record]) -> type[_Record]:
+    """Frozen dataclass of settings; a value out of its bounds is a SettingsError."""
+    made: Any = dataclass(frozen=True, slots=True, config=FINITE_FIELDS)(kind)
+    build = made.__init__
+
+    @wraps(build)
+    def __init__(self: object, *args: Any, **fields: Any) -> None:  # noqa: N807
+        try:
+            build(self, *args, **fields)
+        except ValidationError as error:
+            raise SettingsError(in_words(error, "", most=None)) from error
+
+    made.__init__ = __init__
+    return made
 
 
 def pattern_validator(pattern: re.Pattern[str], reason: str) -> AfterValidator:

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 from pydantic import Field
 
 from toolcrib.errors import SettingsError
+from toolcrib.records.codec import settings_section
 
 
 class LegScores(NamedTuple):
@@ -34,7 +35,7 @@ class LegScores(NamedTuple):
     odds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class FusionWeights:
     """Weights of the legs; defaults fitted on development splits (docs/explanation/models.md).
 
@@ -64,7 +65,7 @@ class FusionWeights:
             raise SettingsError("fusion.dense and fusion.lexical are both 0; one must be above")
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class PassageWeights:
     """Weights of a passage's legs, fitted as docs/explanation/knowledge.md describes.
 

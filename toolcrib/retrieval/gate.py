@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
@@ -17,6 +17,7 @@ from pydantic import Field
 from toolcrib.errors import CalibrationError, QueryError, SettingsError, distinct_numbers
 from toolcrib.numerics import Floats
 from toolcrib.records import FindResult, ToolHit, Verdict
+from toolcrib.records.codec import settings_section
 from toolcrib.retrieval.calibration import AcceptanceCurve, Calibration, default_calibration
 from toolcrib.retrieval.examples import ExampleHeads
 from toolcrib.store.base import Store, point_id
@@ -29,7 +30,7 @@ NO_TOOL_REASON = "no tool is in reach (scope, filter or an empty index)"
 """One text for all causes, as another text would reveal tools outside a caller's scope."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class GateSettings:
     """Threshold of the gate, given in one of three ways, and treatment of rejected answers.
 

@@ -19,6 +19,7 @@ from toolcrib.errors import (
     require_type,
 )
 from toolcrib.records import Scope
+from toolcrib.records.codec import settings_section
 from toolcrib.records.definitions import DefinitionForm
 from toolcrib.records.turns import Message
 from toolcrib.retrieval.dialogue import read_messages
@@ -224,7 +225,7 @@ DEFAULT_KNOWLEDGE_OPTIONS = KnowledgeOptions()
 """Options that all follow the settings."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class InterleaveSettings:
     """Settings of a second ranking, interleaved with the first.
 

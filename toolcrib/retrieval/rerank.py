@@ -23,6 +23,7 @@ from toolcrib.errors import (
 )
 from toolcrib.numerics import sigmoid
 from toolcrib.records import Message, ToolHit
+from toolcrib.records.codec import settings_section
 from toolcrib.retrieval.fusion import by_score
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ MAX_RERANKED_TEXT_CHARS = 4_000
 DEFAULT_BUDGET_MS = 250.0
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class RerankSettings:
     """Settings of a reranker.
 

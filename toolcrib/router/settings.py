@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
 from toolcrib.errors import SettingsError
+from toolcrib.records.codec import settings_section
 from toolcrib.retrieval.gate import DEFAULT_COVERAGE
 
 _Probability = Annotated[float, Field(ge=0, le=1)]
-_AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_AtLeast0 = Annotated[float, Field(ge=0)]
+_Above0 = Annotated[float, Field(gt=0)]
 
 STAGES = ("interleave", "llm", "rerank", "entities", "follow_up", "knowledge", "tools", "context")
 """Stages that a budget may skip, the least important first."""
@@ -24,7 +25,7 @@ PRESET: Literal["preset"] = "preset"
 """Value that selects the package's own targets or map."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class Limits:
     """Limits of a turn.
 
@@ -44,7 +45,7 @@ class Limits:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class ToolSettings:
     """Settings of the tools that an agent gets.
 
@@ -69,7 +70,7 @@ class ToolSettings:
     servers: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class MapEntry:
     """Entry of the map from contexts to collections.
 
@@ -96,7 +97,7 @@ PRESET_MAP = (
 """Map for the turns of a software team, to collections of the package."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class KnowledgeSettings:
     """Settings of the choice of collections and passages.
 
@@ -127,7 +128,7 @@ DEFAULT_LIKENESS = 0.48
 % of pairs of other tools."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class RecoverySettings:
     """Settings of retries, and of alternates of failed tools.
 
@@ -141,7 +142,7 @@ class RecoverySettings:
 
     max_attempts: Annotated[int, Field(ge=1)] = 3
     base_s: _AtLeast0 = 0.5
-    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    factor: Annotated[float, Field(ge=1)] = 2.0
     cap_s: _AtLeast0 = 30.0
     jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
     first_at_once: bool = False
@@ -158,7 +159,7 @@ class RecoverySettings:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class AgentSettings:
     """Settings of the choice of an agent's target.
 
@@ -197,7 +198,7 @@ OrchestrationMode: TypeAlias = Literal["plan_first", "reactive"]
 """Mode of an agent's loop: plan all steps first, or choose one step at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class CapabilitySettings:
     """Settings of the selection of capabilities.
 
@@ -212,7 +213,7 @@ class CapabilitySettings:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@settings_section
 class TelemetrySettings:
     """Settings of the decision log.
 
