@@ -54,6 +54,10 @@ def embedded() -> None:
         assert_type(crib.detect("hello"), Context)
         decision = crib.route(Turn(text="hello"), k=3, shown=["mail/send"])
         assert_type(decision, Decision)
+        failed = {"name": "mail/send", "parameters": {"to": "ana"}, "error": "550 refused"}
+        said = [{"role": "user", "content": "mail Ana"}]
+        turn = Turn(text="again", history=said, trajectory=[failed] * 3, attachments=["a.pdf"])
+        assert_type([event.name for event in turn.trajectory], list[str])
         assert_type(decision.knowledge.passages, tuple[PassageHit, ...])
         assert_type(crib.alternates("mail/send", "hello"), tuple[ToolHit, ...])
         crib.report_outcome(decision.id, "mail/send", "failure", took_ms=3)

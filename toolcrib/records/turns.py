@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -220,6 +220,24 @@ class Turn(FrozenModel):
     step: str | None = None
     thread_id: str | None = Field(default=None, max_length=200)
     unreadable: int = Field(default=0, ge=0)
+
+    if TYPE_CHECKING:
+        # Wider than the fields, which hold the values as they are read.
+        def __init__(  # noqa: PLR0913 -- one for each field
+            self,
+            *,
+            text: str = ...,
+            history: Sequence[Message | dict[str, Any]] = ...,
+            attachments: Sequence[Attachment | dict[str, Any] | str] | None = ...,
+            metadata: dict[str, Any] = ...,
+            scope: Scope | None = ...,
+            max_sensitivity: Sensitivity | None = ...,
+            needs: Sequence[str] = ...,
+            trajectory: Sequence[TrajectoryEvent | Mapping[str, Any]] = ...,
+            step: str | None = ...,
+            thread_id: str | None = ...,
+            unreadable: int = ...,
+        ) -> None: ...
 
     @classmethod
     def of(cls, turn: Turn | str) -> Turn:
