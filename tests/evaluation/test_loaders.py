@@ -239,11 +239,11 @@ def test_the_sample_cases_are_read_whole(case):
 def test_a_file_in_a_registry_that_nobody_can_read_is_noted(made):
     (made / "registry").mkdir()
     (made / "tools.jsonl").rename(made / "registry" / "p.tools.jsonl")
-    (made / "registry" / "package.json").write_text('{"private": true}')
+    (made / "registry" / "kept.json").write_text('{"private": true}')
     data = load(str(made))
     assert len(data.tools) == 2
     (note,) = data.notes
-    assert note.startswith("tools left out: 1 (package.json: ")
+    assert note.startswith("tools left out: 1 (kept.json: ")
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ CACHE_FOLDERS = frozenset(
 SETTINGS_NAME = "toolcrib.yaml"
 """File of settings, which often stands beside tools and holds none."""
 
-SETTINGS_NAMES = re.compile(r"\..*|(package|composer|[jt]sconfig.*)\.json|mkdocs\.ya?ml")
+SETTINGS_NAMES = re.compile(r"\A(?:\..*|(package|composer|[jt]sconfig.*)\.json|mkdocs\.ya?ml)")
 """Names of other programs' settings, which often have comments and so cannot be parsed."""
 
 MAX_REFUSALS_IN_A_ROW = 10_000
