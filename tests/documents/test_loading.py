@@ -169,12 +169,20 @@ def test_front_matter_is_no_text_but_names_a_document():
     assert loaded("---\ndraft: true\n---\nText.\n", "b.md").title == "b"
 
 
-def test_an_unquoted_value_of_front_matter_may_have_a_colon():
-    page = loaded("---\ntitle: Spindle: the user's run-in\nowner: QA\n---\nText.\n", "a.md")
-    assert (page.text, page.title) == ("Text.\n", "Spindle: the user's run-in")
+@pytest.mark.parametrize(
+    "title", ["Spindle: the user's run-in", "[Draft] Set up", "*Set* up", '"Set" up', "@home"]
+)
+@pytest.mark.parametrize("more", ["", "date: {{ date }}", "tags:\n- a\n- b", "title: again"])
+def test_a_title_that_is_no_yaml_is_read_as_it_stands(title, more):
+    lines = [f"title: {title}", "# a comment", "owner: QA"]
+    lines.insert(0 if more.startswith("title") else 1, more)
+    page = loaded("\n".join(["---", *lines, "---", "Text.\n"]), "a.md")
+    assert (page.text, page.title) == ("Text.\n", title)
 
 
-@pytest.mark.parametrize("text", ["---\nwords\n---\nText.", "---\na: [\n---\nText.", "--- \nText."])
+@pytest.mark.parametrize(
+    "text", ["---\nwords\n---\nText.", "---\n**a:** [b]\nc: d\n---\nText.", "--- \nText."]
+)
 def test_what_only_looks_like_front_matter_stays(text):
     assert text_of(text, "a.md") == text
 

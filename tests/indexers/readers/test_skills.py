@@ -58,7 +58,7 @@ def test_a_folder_is_one_skill_with_its_text_and_files(tmp_path):
         ("---\nname: a\n", "must begin with name"),
         ("---\n- a\n---\n", "must be an object, not a list"),
         ("---\nname: a\n---\nx", "description: missing"),
-        ("---\nname: [\n---\nx", "not valid YAML"),
+        ("---\nname\n: [\n---\nx", "not valid YAML"),
         (FRONT + "x" * 100_000, "more than 90,000 characters"),
         (FRONT.replace("Fill", "x" * 1_025), "description: more than 1,024 characters"),
         (FRONT.replace("license: MIT", "sensitivity: confidential"), "sensitivity: "),

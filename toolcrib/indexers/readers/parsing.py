@@ -6,7 +6,6 @@ import json
 import re
 import tomllib
 from collections.abc import Hashable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
@@ -78,25 +77,27 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"not valid YAML: {_yaml_reason(error)}") from None
 
 
-_UNQUOTED_TEXT = re.compile(
-    r"^(\w[\w-]*):[ \t]+([^\s\"'|>\[{&*!#]\S*[ \t].*(?:\n[ \t].*)*)$", re.MULTILINE
-)
-"""Key with an unquoted text of several words or lines."""
+_FIELD = re.compile(r"^([\w-]+):(?!\S)(.*(?:\n(?:[ \t-].*)?)*)$|^#.*$", re.MULTILINE)
+"""Field of front matter with the lines that belong to it, or a comment."""
 
 
 def parse_front_matter(text: str) -> Any:
-    """Parse as YAML, else with unquoted texts quoted: people write `title: Spindle: run-in`."""
+    """Parse as YAML, else field by field: people write `title: Spindle: run-in`.
 
-    def quote(found: re.Match[str]) -> str:
-        value = json.dumps(" ".join(found[2].split()), ensure_ascii=False)
-        return f"{found[1]}: {value}"
-
+    A field that is no YAML by itself is text.
+    """
     try:
         return parse_yaml(text)
     except ValueError:
-        with suppress(ValueError):
-            return parse_yaml(_UNQUOTED_TEXT.sub(quote, text))
-        raise
+        if _FIELD.sub("", text).strip():
+            raise
+    fields: dict[str, Any] = {}
+    for found in filter(lambda each: each[1], _FIELD.finditer(text)):
+        try:
+            fields |= parse_yaml(found[0])
+        except ValueError:
+            fields[found[1]] = " ".join(found[2].split())
+    return fields
 
 
 def _yaml_reason(error: Exception) -> str:
