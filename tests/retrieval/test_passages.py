@@ -153,14 +153,15 @@ def test_a_code_of_another_ending_lifts_no_passage(price_list):
 
 
 @pytest.mark.parametrize(
-    "code", ["KX-2210/B", "E421", "CWE-79", "1099-misc", "2026-11-09", "75192-1", "4006381333931"]
+    "code",
+    ["KX-2210/B", "E421", "E17", "CWE-79", "1099-misc", "2026-11-09", "75192-1", "4006381333931"],
 )
 def test_a_word_with_digits_is_a_code(code):
     assert codes_of(f"What about {code}, please?") == {code.casefold()}
 
 
 @pytest.mark.parametrize(
-    "word", ["arc42", "IPv6", "401k", "12-14x", "10.13", "12,000", "300/month"]
+    "word", ["arc42", "IPv6", "H2O", "A4", "3D", "401k", "12-14x", "10.13", "12,000", "300/month"]
 )
 def test_a_common_name_and_a_quantity_are_no_codes(word):
     assert codes_of(f"What about {word}, please?") == set()

@@ -31,7 +31,7 @@ CODE_WEIGHT = 0.5
 """Part of the distance to 1 by which a passage with all codes of a question rises."""
 
 _WORD = re.compile(r"\w+(?:[./-]+\w+)*", re.ASCII)
-_SHORT_CODE = re.compile(r"\A[a-z]+-\d\d\Z")
+_SHORT_CODE = re.compile(r"\A(?:[a-z]+-|[a-z])\d\d\Z")
 _QUANTITY = re.compile(r"[\d./-]+[a-z]{0,2}(?:/[a-z]+)?")
 
 
@@ -107,7 +107,7 @@ class PassageRetriever:
 
 
 def codes_of(text: str) -> set[str]:
-    """Codes in a text, casefolded: `KX-2210/B`, `E421` or `CWE-79`, but no quantity such as `401k`.
+    """Codes in a text, casefolded: `KX-2210/B`, `E17` or `CWE-79`, but no quantity such as `401k`.
 
     Empty for a text with more than `MAX_CODES`.
     """
