@@ -77,14 +77,13 @@ def schema(
     ],
 ) -> None:
     """Print the JSON schema of a kind of file, for editors and checks."""
-    from toolcrib.indexers.readers.mcp_config import config_schema
     from toolcrib.records import ToolSpec
 
     schemas = {
         "settings": _settings_schema,
         "toolspec": ToolSpec.model_json_schema,
         "overlay": _overlay_schema,
-        "mcp": config_schema,
+        "mcp": _mcp_schema,
     }
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schemas[kind]()})
 
@@ -113,3 +112,20 @@ def _overlay_schema() -> dict[str, Any]:
         "required": ["tools"],
         "properties": {"tools": {"type": "object", "additionalProperties": entry}},
     }
+
+
+def _mcp_schema() -> dict[str, Any]:
+    """JSON schema of an mcp.json; unknown keys are allowed, as hosts add their own."""
+    from toolcrib.indexers.readers import mcp_config as config
+
+    entry = config.ConfigEntry.model_json_schema(by_alias=False)
+    known = entry["properties"]
+    del known["env_file"]
+    known |= {"transport": known["type"]} | dict.fromkeys(config.URL_KEYS, known["url"])
+    known |= dict.fromkeys(
+        (*config.INCLUDE_NAMES, *config.EXCLUDE_NAMES), config.TOOL_NAMES.json_schema()
+    )
+    known[config.OVERLAY_KEY] = config.Overlay.model_json_schema()
+    servers = {"type": "object", "additionalProperties": entry}
+    properties = {"mcpServers": servers, "servers": servers}
+    return {"title": "McpServers", "type": "object", "properties": properties}

@@ -16,7 +16,7 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.audit import audit_all, blocks
-from toolcrib.cli.options import Json, SourceFormat, SourceServer, read_tools
+from toolcrib.cli.options import Json, SourceFormat, SourceServer, folder_of, read_tools
 from toolcrib.cli.output import err, out, print_either, print_json, print_refusals
 from toolcrib.cli.progress import show_counts
 from toolcrib.errors import SettingsError
@@ -30,7 +30,7 @@ from toolcrib.indexers.enricher import (
     current_lines,
     questions,
 )
-from toolcrib.indexers.enrichment import ENRICHMENT_NAME, EnrichmentLine, Enrichments, folder_of
+from toolcrib.indexers.enrichment import ENRICHMENT_NAME, EnrichmentLine, Enrichments
 from toolcrib.indexers.sync import Entry, require_entries
 from toolcrib.language_models import LanguageModel, count_usage
 from toolcrib.problems import EXIT_NOT_CLEAN

@@ -28,6 +28,7 @@ from toolcrib.cli.options import (
     Strict,
     Tags,
     Url,
+    companion_files,
     complete_collections,
     complete_tools,
     lines_of,
@@ -80,7 +81,7 @@ def index(
     json: Json = False,
 ) -> None:
     """Index tools from any mix of sources; unchanged tools are skipped."""
-    from toolcrib.indexers.enrichment import ENRICHMENT_NAME, companion_files
+    from toolcrib.indexers.enrichment import ENRICHMENT_NAME
     from toolcrib.indexers.overlay import OVERLAY_NAME
 
     if not sources and (prune or not rebuild):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import logging
 import os
 import shutil
 import sys
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from toolcrib.indexers.sync import Entry
     from toolcrib.records import Refusal
     from toolcrib.store.records_db import RecordsDb
+
+logger = logging.getLogger(__name__)
 
 # -- groups -----------------------------------------------------------------------------------
 
@@ -284,6 +287,33 @@ def _without_secrets(refusal: Refusal) -> Refusal:
     from toolcrib.context.pii import without_secrets
 
     return replace(refusal, reason=without_secrets(refusal.reason))
+
+
+def companion_files(sources: Sequence[str], name: str) -> list[Path]:
+    """Files with this name in the folders, and beside the files, that `sources` name.
+
+    A file that cannot be parsed is one too: without it tools would lose what it says of them.
+    """
+    from toolcrib.indexers.enrichment import COMPANION_CHECKS
+    from toolcrib.indexers.readers.base import Source
+
+    found = dict.fromkeys(folder_of(each) / name for each in sources)
+    fits, read = COMPANION_CHECKS[name], {*map(Path, sources)}
+    fitting: list[Path] = []
+    for path in filter(Path.is_file, found):
+        source = Source(str(path), path)
+        if fits(source) or source.sample is None:
+            fitting.append(path)
+        elif not read & {path, path.parent}:  # else it is read as tools
+            logger.warning("%s is not used: it has another form; see `toolcrib docs enrich`", path)
+    return fitting
+
+
+def folder_of(source: str) -> Path:
+    """Folder of a source's companion files; the current folder if the source is no path."""
+    if os.path.isdir(source):  # noqa: PTH112 -- pathlib raises for names that no file can have
+        return Path(source)
+    return Path(source).parent if os.path.isfile(source) else Path()  # noqa: PTH113 -- as above
 
 
 def _read_input(server: str | None, format: str | None) -> Iterator[Entry]:

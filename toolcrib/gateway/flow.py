@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
@@ -20,11 +20,16 @@ from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.connection import PendingCall
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS
 from toolcrib.indexers.readers.base import is_list
-from toolcrib.indexers.readers.mcp_config import FLOW_TRAITS, FlowTrait, Overlay, fits_any
+from toolcrib.indexers.readers.mcp_config import Overlay, fits_any
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import is_object, object_of
 from toolcrib.settings import FlowMode
 from toolcrib.text import name_words
+
+FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
+"""Effect of a tool on the data of a conversation; an entry's `Overlay` states them."""
+
+FLOW_TRAITS: tuple[FlowTrait, ...] = get_args(FlowTrait)
 
 MAX_SHOWN_CHARS = 400
 """Length of each text of the arguments in a question to the user."""

@@ -30,12 +30,11 @@ from toolcrib.gateway.config import McpFile, ServerConfig, file_stamp
 from toolcrib.gateway.downstream import Clients, Level, Reporter
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
-from toolcrib.gateway.index import GatewayIndex, Storage
+from toolcrib.gateway.index import GatewayIndex, ListenerScope, Storage, ignore_all
 from toolcrib.gateway.offers import OffersProvider
 from toolcrib.gateway.search import LISTING_CAPABILITY, GatewaySearch, ListToolsParams
 from toolcrib.gateway.skills import SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
-from toolcrib.indexers.writer import ListenerScope, ignore_all
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.settings import Settings
 from toolcrib.tenants import Tenants

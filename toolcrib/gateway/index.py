@@ -7,9 +7,10 @@ import logging
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import filterfalse
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from fastmcp.server.auth import AccessToken
 
@@ -26,7 +27,7 @@ from toolcrib.gateway.offers import is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, Offers
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.indexers.sync import is_current
-from toolcrib.indexers.writer import ListenerScope
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Refusal, Scope, ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.records.definitions import provider_name
@@ -55,6 +56,14 @@ MAX_REPORTED_WARNINGS = 5
 _Result = TypeVar("_Result")
 
 logger = logging.getLogger(__name__)
+
+ListenerScope: TypeAlias = Callable[[], AbstractContextManager[Listener]]
+"""Opens a listener for one run, and closes it with the run."""
+
+
+def ignore_all() -> AbstractContextManager[Listener]:
+    """Open a listener that ignores progress."""
+    return nullcontext(ignore)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ tools, repeats the description, is too long or is dangerous is dropped and repor
 
 from __future__ import annotations
 
-import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +22,6 @@ from toolcrib.indexers.sync import Entry, Screen
 from toolcrib.records import Enrichment, Refusal, ToolSpec
 from toolcrib.records.codec import in_words
 from toolcrib.records.tools import default_id
-
-logger = logging.getLogger(__name__)
 
 # -- files -----------------------------------------------------------------------------------------
 
@@ -58,30 +54,6 @@ COMPANION_CHECKS: Mapping[str, Callable[[Source], bool]] = {
     ENRICHMENT_NAME: is_enrichment,
 }
 """Names of companion files beside sources, each with a check of the content; none holds tools."""
-
-
-def companion_files(sources: Sequence[str], name: str) -> list[Path]:
-    """Files with this name in the folders, and beside the files, that `sources` name.
-
-    A file that cannot be parsed is one too: without it tools would lose what it says of them.
-    """
-    found = dict.fromkeys(folder_of(each) / name for each in sources)
-    fits, read = COMPANION_CHECKS[name], {*map(Path, sources)}
-    fitting: list[Path] = []
-    for path in filter(Path.is_file, found):
-        source = Source(str(path), path)
-        if fits(source) or source.sample is None:
-            fitting.append(path)
-        elif not read & {path, path.parent}:  # else it is read as tools
-            logger.warning("%s is not used: it has another form; see `toolcrib docs enrich`", path)
-    return fitting
-
-
-def folder_of(source: str) -> Path:
-    """Folder of a source's companion files; the current folder if the source is no path."""
-    if os.path.isdir(source):  # noqa: PTH112 -- pathlib raises for names that no file can have
-        return Path(source)
-    return Path(source).parent if os.path.isfile(source) else Path()  # noqa: PTH113 -- as above
 
 
 @dataclass(frozen=True, slots=True)

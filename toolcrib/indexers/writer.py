@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,15 +27,6 @@ Listener: TypeAlias = Callable[[IndexProgress], None]
 
 def ignore(_progress: IndexProgress) -> None:
     """Ignore progress; the default listener."""
-
-
-ListenerScope: TypeAlias = Callable[[], AbstractContextManager[Listener]]
-"""Opens a listener for one run, and closes it with the run."""
-
-
-def ignore_all() -> AbstractContextManager[Listener]:
-    """Open a listener that ignores progress."""
-    return nullcontext(ignore)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def test_a_folder_with_nothing_in_it(tmp_path):
     write(tmp_path, "notes.txt", "nothing")
     _, [refusal] = split(read_source(str(tmp_path)))
     assert refusal.source == str(tmp_path)
-    assert "in a file that ends in .gz, .json, .jsonl, .ndjson, .yaml, .yml," in refusal.reason
+    assert "in a file that ends in .gz, .json, .jsonl, .ndjson, .yaml, .yml" in refusal.reason
 
 
 def test_a_folder_that_may_not_be_listed(tmp_path, monkeypatch):

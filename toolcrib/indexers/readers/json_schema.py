@@ -234,8 +234,7 @@ def _child_value(value: Any, key: str) -> Any:
     if is_object(value):
         return value.get(key)
     # By comparing text, as int() refuses thousands of digits.
-    items = value if is_list(value) and key.isascii() and key.isdecimal() else []
-    return next((item for index, item in enumerate(items) if str(index) == key), None)
+    return next((item for index, item in enumerate(list_of(value)) if str(index) == key), None)
 
 
 def _placeholder(reference: str, why: str, target: Any, schema: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
 
@@ -215,8 +215,10 @@ TRANSPORTS = {
     "sse": "sse",
 }
 
-OLD_SERVER_LISTS = {"allowMCPServers": True, "excludeMCPServers": False}
-SERVER_LISTS = {"mcp.allowed": True, "mcp.excluded": False, **OLD_SERVER_LISTS}
+SERVER_LISTS = {
+    **dict.fromkeys(("mcp.allowed", "allowMCPServers"), True),
+    **dict.fromkeys(("mcp.excluded", "excludeMCPServers"), False),
+}
 """Lists of servers in Gemini's settings; True for lists of servers that are on."""
 
 Scalar: TypeAlias = str | bool | int | float
@@ -227,12 +229,6 @@ EXPECTED_SHAPES = {
     **dict.fromkeys(("disabled", "enabled"), "true or false"),
 }
 """Expected value of each key; all other keys hold text."""
-
-
-FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
-"""Effect of a tool on the data of a conversation, for the flow policy."""
-
-FLOW_TRAITS: tuple[FlowTrait, ...] = get_args(FlowTrait)
 
 OVERLAY_KEY = "toolcrib"
 
@@ -288,7 +284,7 @@ class _Switch(BaseModel):
 
 
 def is_switched_off(raw: Any) -> bool:
-    """True if an entry is off; `_Entry` refuses a value that is no boolean."""
+    """True if an entry is off; `ConfigEntry` refuses a value that is no boolean."""
     with suppress(ValidationError):
         switch = _Switch.model_validate(raw)
         return switch.disabled is True or switch.enabled is False
@@ -299,7 +295,7 @@ URL_KEYS = ("httpUrl", "url", "serverUrl")
 """Keys of a URL; Gemini reads `httpUrl` first."""
 
 
-class _Entry(_Switch):
+class ConfigEntry(_Switch):
     """Keys of a server's target; editors' own keys are ignored."""
 
     type: str | None = Field(None, validation_alias=AliasChoices("type", "transport"))
@@ -332,19 +328,6 @@ def is_entry_key(key: str) -> bool:
     return key in ENTRY_KEYS or kind in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS
 
 
-def config_schema() -> dict[str, Any]:
-    """JSON schema of an mcp.json; unknown keys are allowed, as hosts add their own."""
-    entry = _Entry.model_json_schema(by_alias=False)
-    known = entry["properties"]
-    del known["env_file"]
-    known |= {"transport": known["type"]} | dict.fromkeys(URL_KEYS, known["url"])
-    known |= dict.fromkeys((*INCLUDE_NAMES, *EXCLUDE_NAMES), TOOL_NAMES.json_schema())
-    known[OVERLAY_KEY] = Overlay.model_json_schema()
-    servers = {"type": "object", "additionalProperties": entry}
-    properties = {"mcpServers": servers, "servers": servers}
-    return {"title": "McpServers", "type": "object", "properties": properties}
-
-
 def variables_of(value: Any) -> Iterator[str]:
     """Yield the environment variables without a default that the texts of a value need.
 
@@ -361,9 +344,6 @@ def variables_of(value: Any) -> Iterator[str]:
 
 
 NO_SERVERS = "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
-
-
-SERVERS_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")
 
 
 def find_servers(source: Source) -> dict[str, Any] | None:
@@ -432,16 +412,15 @@ def _without_switched_off(
     source: Source, document: dict[str, Any], servers: dict[str, Any]
 ) -> dict[str, Any]:
     """Remove servers that Gemini's lists, under `mcp` or the older keys, switch off."""
-    lists = {f"mcp.{key}": value for key, value in object_of(document.get("mcp")).items()}
-    lists |= {key: document[key] for key in OLD_SERVER_LISTS if key in document}
-    for key, value in lists.items():
-        if value is None or key not in SERVER_LISTS:
+    newer = {f"mcp.{key}": value for key, value in object_of(document.get("mcp")).items()}
+    for key, is_on in SERVER_LISTS.items():
+        if (value := (document | newer).get(key)) is None:
             continue
         try:
             names = TOOL_NAMES.validate_python(value)
         except ValidationError:
             raise source.error(f"must be a list of servers, not {kind_of(value)}", key) from None
-        off = {name for name in servers if (name in names) is not SERVER_LISTS[key]}
+        off = {name for name in servers if (name in names) is not is_on}
         servers = {k: {"disabled": True} if k in off else v for k, v in servers.items()}
     return servers
 
@@ -457,7 +436,7 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     if not is_object(raw):
         return ServerEntry(name, None, f"must be an object, not {kind_of(raw)}")
     try:
-        entry = _Entry.model_validate(raw)
+        entry = ConfigEntry.model_validate(raw)
     except ValidationError as error:
         return ServerEntry(name, None, _faults(error))
     expander = Expander(env)
@@ -497,11 +476,10 @@ def _misspelt_keys(raw: Mapping[str, Any]) -> Iterator[str]:
 URL_START = re.compile(r"https?://|\$", re.IGNORECASE)
 """Begin of a URL, or a variable that may hold it."""
 
-
 HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 
 
-def _contradictions(entry: _Entry, transport: str | None) -> Iterator[str]:
+def _contradictions(entry: ConfigEntry, transport: str | None) -> Iterator[str]:
     if transport is None and entry.type:
         yield f"'type' is {entry.type!r}; use stdio, http, streamable-http or sse"
     elif transport is None:
@@ -519,7 +497,7 @@ def _contradictions(entry: _Entry, transport: str | None) -> Iterator[str]:
         yield "'envFile' is not read; put its variables under 'env' or export them"
 
 
-def _target(entry: _Entry, expander: Expander) -> Target:
+def _target(entry: ConfigEntry, expander: Expander) -> Target:
     if entry.transport != "stdio":
         url = expander.text("url", entry.url or "")
         headers = _texts("headers", entry.headers or {}, expander)

@@ -182,6 +182,7 @@ class _Operations:
         said = {name: more[name] for name in MCP_DEFAULTS if isinstance(more.get(name), bool)}
         deprecated = {"deprecated": True} if operation.get("deprecated") is True else {}
         hints = HINTS.get(method.lower(), {}) | said | deprecated
+        hints |= {"parameters": form.places} if form.places else {}
         fields: dict[str, Any] = {
             **own_fields(more),
             "name": name,
@@ -191,7 +192,7 @@ class _Operations:
             "output_schema": gives,
             "category": tags[0] if is_list(tags) and tags else None,
             "tags": tags,
-            "annotations": {"httpMethod": method.upper(), "path": path, **form.places(), **hints},
+            "annotations": {"httpMethod": method.upper(), "path": path, **hints},
         }
         spec = build_spec(self._source.name, place, fields)
         if name != given and isinstance(spec, ToolSpec):
@@ -532,13 +533,16 @@ def _undeclared(path: str, declared: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 class _Form:
-    """Properties of an operation's input, and the names of required properties."""
+    """Properties of an operation's input, and the names of required properties.
+
+    `places`: place of each argument in a request; the others are properties of the body.
+    """
 
     def __init__(self, schemas: _Schemas) -> None:
         self._schemas = schemas
+        self.places: dict[str, dict[str, str]] = {}
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
-        self._places: dict[str, dict[str, str]] = {}
         self._additional: dict[str, Any] = {}
 
     def add(self, parameter: dict[str, Any]) -> None:
@@ -553,7 +557,7 @@ class _Form:
         required = parameter["in"] == "path" or parameter.get("required") is True
         self._put(name, schema, required=required)
         renamed = {"name": parameter["name"]} if name != parameter["name"] else {}
-        self._places[name] = {"in": parameter["in"], **renamed}
+        self.places[name] = {"in": parameter["in"], **renamed}
 
     def _schema_of(self, parameter: dict[str, Any]) -> dict[str, Any]:
         if "schema" in parameter or "content" in parameter:
@@ -586,7 +590,7 @@ class _Form:
             text = holder.get("description")
             described = {**schema, "description": text} if text else schema
             self._put(name, described, required=required)
-            self._places[name] = {"in": "body"}
+            self.places[name] = {"in": "body"}
             return
         for name, field in properties.items():
             self._put(name, field, required=required and name in needed)
@@ -596,10 +600,6 @@ class _Form:
         self._properties[name] = schema
         if required:
             self._required.append(name)
-
-    def places(self) -> dict[str, Any]:
-        """Annotation with the place of each argument; the others are properties of the body."""
-        return {"parameters": self._places} if self._places else {}
 
     def schema(self) -> dict[str, Any]:
         """Schema of one object with all properties."""

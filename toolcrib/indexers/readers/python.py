@@ -34,11 +34,7 @@ from toolcrib.records import Refusal
 
 OBJECT_NAME = re.compile(r"\A(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.]*)\Z")
 
-INTEGRATIONS = {
-    "agents": "openai_agents",
-    "llama_index": "llama_index",
-    "pydantic_ai": "pydantic_ai",
-}
+INTEGRATIONS = {"agents": "openai_agents"} | {each: each for each in ("llama_index", "pydantic_ai")}
 """Integration that converts a framework's tools, by the framework's package."""
 
 

@@ -43,8 +43,8 @@ COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator, ValuesView)
 SPEC_SOURCE, OBJECT_SOURCE = "a ToolSpec", "a Python object"
 """Names of sources that are no files: objects that a caller passes."""
 
-MAX_SHOWN_KEYS = 5
-"""Most keys of an unknown object that a message names."""
+MAX_KEYS_CHARS = 100
+"""Most characters of the keys of an unknown object in a message."""
 
 INSTALLED_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__"})
 """Folders of installed packages, which are skipped as hidden folders are."""
@@ -157,10 +157,13 @@ def read_data(
 
 def is_known_data(content: Any) -> bool:
     """True if a reader recognises a parsed value."""
-    if not is_object(content):
-        return False
-    source = Source.of_document("", content)
-    return any(reader.recognises(source) for reader in readers() if not reader.reaches_out)
+    return is_object(content) and bool(_reader_of(Source.of_document("", content), sent=True))
+
+
+def _reader_of(source: Source, *, sent: bool) -> Reader | None:
+    """First reader that recognises a source; for a `sent` one, of those that open nothing."""
+    fitting = (each for each in readers() if not (sent and each.reaches_out))
+    return next((each for each in fitting if each.recognises(source)), None)
 
 
 def _path_entries(name: str, format: str | None, server: str | None) -> Iterator[Entry]:
@@ -189,8 +192,7 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> I
             name = found.source
         else:
             name, path = found.name, Path(found.name)
-            is_companion = COMPANION_CHECKS.get(path.name)
-            if is_companion is not None and is_companion(found):
+            if COMPANION_CHECKS.get(path.name, lambda _: False)(found):
                 continue
             if format_name is None and _is_passed_over(found):
                 passed.append(str(path.relative_to(folder)))
@@ -203,9 +205,8 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> I
         # No refusal: it would keep `--prune` from removing anything, at each run.
         logger.warning("%s: passed over: %s; name by itself what to read", folder, names)
     if empty:
-        endings = ", ".join(sorted(DATA_SUFFIXES))
-        reason = f"the folder holds no tools in a file that ends in {endings}, and no {SKILL_FILE}"
-        yield str(folder), Refusal(str(folder), "", reason)
+        reason = f"the folder holds no {SKILL_FILE}, and no tools in a file that ends in "
+        yield str(folder), Refusal(str(folder), "", reason + ", ".join(sorted(DATA_SUFFIXES)))
 
 
 def _is_passed_over(source: Source) -> bool:
@@ -213,12 +214,9 @@ def _is_passed_over(source: Source) -> bool:
 
     A file of an unknown shape is no such file: it may be what is left of a list of tools.
     """
-    name = Path(source.name).name
-    if name == SKILL_FILE:
-        return False
-    fitting = [reader for reader in readers() if reader.recognises(source)]
-    if fitting:
-        return any(reader.reaches_out for reader in fitting)
+    name, reader = Path(source.name).name, _reader_of(source, sent=False)
+    if reader is not None:
+        return reader.reaches_out and name != SKILL_FILE
     return bool(SETTINGS_NAMES.fullmatch(name)) or is_other_file(source.sample)
 
 
@@ -269,13 +267,10 @@ def _read(source: Source, name: str | None, server: str | None, *, sent: bool = 
     """
     silent = True
     try:
-        for reader in readers():
-            is_meant = reader.format == name or (name is None and reader.recognises(source))
-            if is_meant and not (sent and reader.reaches_out):
-                break
-        else:
-            names = ", ".join(formats(sent=True))
-            unknown = f"not a shape that is known; say which `format`: {names}"
+        named = {each.format: each for each in readers() if not (sent and each.reaches_out)}
+        reader = named.get(name) if name else _reader_of(source, sent=sent)
+        if reader is None:
+            unknown = f"not a shape that is known; say which `format`: {', '.join(named)}"
             raise source.error(unknown if sent else _unknown_format_reason(source))
         for item in _stop_endless_refusals(source, reader.read(source, server)):
             silent = False
@@ -320,8 +315,7 @@ def _unknown_format_reason(source: Source) -> str:
         reason = "has a `name` and nothing else that makes it a tool"
         return f"{reason}: {lacking}, or index it with --format toolspec"
     if is_object(data):
-        keys = sorted(data)
-        more = ", …" if len(keys) > MAX_SHOWN_KEYS else ""
-        shape += f" with the keys {', '.join(map(repr, keys[:MAX_SHOWN_KEYS]))}{more}"
+        keys = shorten(", ".join(map(repr, sorted(data))), MAX_KEYS_CHARS)
+        shape += f" with the keys {keys}"
     names = ", ".join(formats())
     return f"{shape} is not a shape that is known; say which of {names} with --format"
