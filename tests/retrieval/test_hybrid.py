@@ -166,6 +166,11 @@ def test_the_names_that_a_query_may_be_asking_for(query, keys):
     assert name_keys(query) == keys
 
 
+def test_a_selection_may_be_longer_than_a_name():
+    names = [f"list_of_the_{number}th_organisation" for number in range(40)]
+    assert {name.replace("_", "") for name in names} <= name_keys(f"select:{','.join(names)}")
+
+
 def first_right(case: str, without: set[str]) -> int:
     """How many of a case's queries get a right tool first, some fields left out."""
     folder = ROOT / "data" / "cases" / case

@@ -108,7 +108,8 @@ def name_keys(text: str) -> set[str]:
         found += _IDENTIFIER.findall(_UNSPACED.sub(" ", head))
     keys = {key for name in found for key in _spellings(name.casefold())}
     if text.startswith(SELECT_PREFIX):
-        keys.update(map(name_key, text[len(SELECT_PREFIX) : MAX_NAME_QUERY_CHARS].split(",")))
+        names = text.removeprefix(SELECT_PREFIX).split(",")
+        keys.update(map(name_key, names[:MAX_NAMED_POINTS]))
     if len(text) <= MAX_NAME_QUERY_CHARS and len(text.split()) <= MAX_NAME_QUERY_WORDS:
         keys.add(name_key(text))
     return keys - {""}
