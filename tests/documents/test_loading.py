@@ -204,6 +204,12 @@ def test_a_table_of_values_has_its_first_row_as_head(separator):
     assert (found.kind, found.title) == ("markdown", "prices")
 
 
+def test_separators_in_quotes_do_not_tell_how_a_table_is_separated():
+    content = b'"Name, first\nand, last";"Age"\n"Ana, B.";3\n'
+    text = "| Name, first and, last | Age |\n| --- | --- |\n| Ana, B. | 3 |"
+    assert load(content, "people.csv", "table").text == text
+
+
 def test_a_cell_of_a_table_may_have_separators_and_lines():
     content = b'part,note\nKX-1,"red, round\nand ""hot""\nand dry"\n'
     assert load(content, "a.csv", "table").text.endswith('| KX-1 | red, round and "hot" and dry |')
@@ -245,7 +251,7 @@ def test_what_is_no_notebook_is_refused(content, said):
 
 
 def test_cells_of_another_shape_do_not_matter():
-    cells = [7, {"cell_type": "code", "source": "x"}, {"cell_type": "markdown"}]
+    cells = [7, {"cell_type": "code", "source": "x"}, {"cell_type": "markdown", "source": 5}]
     assert text_of(json.dumps({"cells": cells}), "a.ipynb") == "```\nx\n```\n\n"
 
 

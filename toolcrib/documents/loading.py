@@ -32,6 +32,7 @@ from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import is_list, is_object
 from toolcrib.indexers.readers.parsing import parse_front_matter
+from toolcrib.records.codec import list_of
 
 Kind: TypeAlias = Literal[
     "markdown", "rst", "html", "text", "pdf", "docx", "notebook", "table", "source"
@@ -102,6 +103,7 @@ MIN_GUESS_BYTES = 16
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
+_QUOTED_CELL = re.compile(r'"[^"]*"')
 _WHITE_SPACE_RUN = re.compile(r"[ \t\r\n]{2,}")
 _SCHEME = re.compile(r"\A\s*([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -228,7 +230,7 @@ def _notebook(text: str) -> str:
     texts: list[str] = []
     for cell in cells:
         source = _value_at(cell, "source") or ""
-        code = source if isinstance(source, str) else "".join(map(str, source))
+        code = source if isinstance(source, str) else "".join(map(str, list_of(source)))
         if _value_at(cell, "cell_type") == "markdown":
             texts.append(code)
         elif _value_at(cell, "cell_type") == "code" and code.strip():
@@ -237,9 +239,14 @@ def _notebook(text: str) -> str:
     return "\n\n".join(texts)
 
 
+MAX_HEAD_CHARS = 10_000
+"""Begin of a table of values in which its first row is searched for the separator."""
+
+
 def _table(text: str) -> str:
     """Markdown table of values between commas, semicolons, tabs or bars; first row: the head."""
-    separator = max(",;\t|", key=text.partition("\n")[0].count)
+    head = _QUOTED_CELL.sub("", text[:MAX_HEAD_CHARS]).partition("\n")[0]
+    separator = max(",;\t|", key=head.count)
     try:
         found = csv.reader(StringIO(text), delimiter=separator)
         rows = [[" ".join(cell.replace("|", r"\|").split()) for cell in row] for row in found]
