@@ -121,7 +121,7 @@ def test_a_needed_tool_is_searched_by_its_own_line(crib):
     assert crib.find_tools(needs=["forecast of the weather"], history=SAID).tools == plain.tools
 
 
-@pytest.mark.parametrize("history", [["hello"], [{"role": 1}], 7])
+@pytest.mark.parametrize("history", [["hello"], [{"role": 1}], 7, iter(SAID)])
 def test_an_entry_that_is_no_message_is_refused(crib, history):
     with pytest.raises(QueryError, match="history"):
         crib.find_tools("send a mail", history=history)

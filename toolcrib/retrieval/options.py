@@ -170,6 +170,8 @@ def _check_values(options: SearchOptions) -> None:
     require_type(options.token_budget, int | None, "option token_budget", "a whole number")
     require_positive(options.token_budget, "token_budget")
     require_type(options.scope, Scope | None, "scope", "a Scope")
+    # An iterator would be empty after the check.
+    require_type(options.history, Sequence | None, "history", "a list of messages")
     for name in ("gate", "explain"):
         require_type(getattr(options, name), bool, f"option {name}", "true or false")
     for name in ("least", "coverage"):
