@@ -171,7 +171,7 @@ class Tools:
         file.write_text(json.dumps({"openapi": "3.1.0", "info": {}, "paths": paths}))
         told = mine(lambda crib: crib.index_tools(file, prune=True))
         assert (told["added"], told["removed"]) == (2, 6)
-        assert [each["place"] for each in told["refused"]] == ["shop/get_b"]
+        assert told["refused"] == []
 
     @pytest.mark.parametrize("query", ["send a mail to somebody", "mail/send_mail", "where is it?"])
     @pytest.mark.parametrize("scope", [None, Scope(), MAIL, NO_PII, Scope(servers=frozenset())])
