@@ -61,6 +61,9 @@ FAILURES = [
     '{"result": {"data": {"ok": false}}}',
     '{"id": 1, "error": "gone"}\n{"id": 2, "error": "gone"}',
     '[{"type": "text", "text": "Error: gone"}]',
+    '{"output": "jq: missing", "metadata": {"exit_code": 127, "duration_seconds": 0.1}}',
+    '[{"stdout": "", "stderr": "x", "outcome": {"type": "exit", "exit_code": 1}}]',
+    '{"stdout": "", "returncode": -9}',
     f'{{"error": "{LONG}',
 ]
 HEALTHY = [
@@ -89,6 +92,8 @@ HEALTHY = [
     '{"errorMessages": [], "errors": {}, "key": "IT-4"}',
     "<!doctype html><html><head><title>500 Ways to Tie a Tie</title></head></html>",
     '{"error": 0.25, "estimate": 3}',
+    '{"output": "", "metadata": {"exit_code": 0}}',
+    '{"stdout": "x", "returncode": null}',
     '{"results": [{"success": false}, {"success": true}]}',
     '{"rows": [], "note": "no error"}',
     f'{{"rows": ["{LONG}',
@@ -132,6 +137,8 @@ def test_a_result_nested_without_end_or_of_many_documents_is_read_in_time():
         ("plain", "plain"),
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),
         ([{"type": "image"}], '[{"type": "image"}]'),
+        ([{"type": "text", "text": ""}, {"type": "image"}], "\n[image bd2ce46c]"),
+        ([{"text": "a"}, {"rows": 1}], '[{"text": "a"}, {"rows": 1}]'),
         ({"b": 1, "a": "é"}, '{"a": "é", "b": 1}'),
     ],
 )

@@ -81,6 +81,78 @@ def test_a_trajectory_is_read_from_what_clients_keep(messages):
     assert events_of([*messages[:2], {"role": "tool"}, "no message"]) == (said,)
 
 
+CUSTOM = {"id": "1", "type": "custom", "custom": {"name": "send", "input": "ana"}}
+OF_A_SERVER = {"name": "send", "id": "1", "type": "mcp_call", "arguments": ARGUMENTS}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "assistant", "tool_calls": [CUSTOM]}, CHAT[2]],
+        [
+            {"role": "assistant", "function_call": FUNCTION["function"]},
+            {"role": "function", "name": "send", "content": "Error: no"},
+        ],
+        [OF_A_SERVER | {"output": None, "error": "no"}],
+        [
+            {"type": "custom_tool_call", "call_id": "1", "name": "send", "input": "ana"},
+            {"type": "custom_tool_call_output", "call_id": "1", "output": "Error: no"},
+        ],
+        [
+            {"type": "send_call", "call_id": "1", "action": {"to": "ana"}},
+            {"type": "send_call_output", "call_id": "1", "status": "failed", "output": "no"},
+        ],
+        [
+            {"role": "assistant", "content": [USE | {"type": "mcp_tool_use"}]},
+            {"role": "assistant", "content": [RESULT | {"type": "mcp_tool_result"}]},
+        ],
+        [
+            {"role": "assistant", "content": [USE | {"type": "server_tool_use"}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {
+                        "type": "send_tool_result",
+                        "tool_use_id": "1",
+                        "content": {"type": "send_tool_result_error", "error_code": "unavailable"},
+                    }
+                ],
+            },
+        ],
+    ],
+    ids=["custom", "function", "mcp", "custom-item", "own-item", "mcp-block", "server-block"],
+)
+def test_calls_of_other_kinds_are_read_too(messages):
+    (called,) = events_of(messages)
+
+    assert called.name == "send"
+    assert "ana" in str(called.parameters)
+    assert analyse([called]).error_count == 1
+
+
+def test_messages_of_an_unknown_format_are_told(caplog):
+    assert events_of([{"role": "model", "parts": [{"functionCall": {"name": "send"}}]}]) == ()
+    assert "in 1 messages" in caplog.text
+    caplog.clear()
+    assert events_of([]) == ()
+    assert not caplog.text
+
+
+def test_a_failure_is_read_beside_a_picture_and_two_pictures_are_two_answers():
+    def screenshot(text, picture):
+        image = {"type": "image", "source": {"data": picture * 10_000}}
+        return analyse(events_of([*BLOCKS[:2], {"role": "user", "content": [block(text, image)]}]))
+
+    def block(text, image):
+        return RESULT | {"is_error": False, "content": [{"type": "text", "text": text}, image]}
+
+    first, second = screenshot("Error: no", "a"), screenshot("Error: no", "b")
+    assert first.error_count == 1
+    assert first.calls[0].message.startswith("Error: no\n[image ")
+    assert first.calls[0].message != second.calls[0].message
+    assert len(first.calls[0].message) < 40
+
+
 @pytest.mark.parametrize(
     ("result", "failed"),
     [("MCP error -32602: no such tool", True), ("12 passed, 0 failed", False)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, cast
@@ -20,6 +21,7 @@ _ERROR_KEYS = (
 )
 _RESULT_KEYS = ("results", "result", "data", "content", "response", "output")
 _FAILED_STATUS = frozenset({"error", "failed", "failure", "fail", "exception"})
+_EXIT_CODE_KEYS = ("exit_code", "exitCode", "return_code", "returncode")
 _HTTP_STATUS_KEYS, _PROBLEM_KEYS = ("status", "statusCode", "status_code"), ("message", "detail")
 _HTTP_FAILURES = frozenset(map(str, range(400, 600)))
 
@@ -95,15 +97,24 @@ _TOTAL = re.compile(r"\b(?:total(?: \w{1,20})?:?|\d{1,9} of) (\d{1,9})\b", re.IG
 
 
 def text_of(result: Any) -> str:
-    """Text of a result, or of the parts of its content."""
+    """Text of a result, or of the parts of its content.
+
+    A part of another type, such as an image, is a checksum there: megabytes of it say nothing, yet
+    two screenshots are two answers.
+    """
     if isinstance(result, str):
         return result
     if result is None:
         return ""
-    texts = [part.get("text") for part in mappings_of(result)]
-    if texts and all(isinstance(text, str) for text in texts):
-        return "\n".join(map(str, texts))
+    parts = mappings_of(result)
+    are_parts = all(isinstance(part.get("text", part.get("type")), str) for part in parts)
+    if are_parts and any("text" in part for part in parts):
+        return "\n".join(part["text"] if "text" in part else _checksum(part) for part in parts)
     return as_json(result)
+
+
+def _checksum(part: Mapping[str, Any]) -> str:
+    return f"[{part.get('type')} {zlib.crc32(as_json(part).encode()):08x}]"
 
 
 def mappings_of(value: Any) -> list[Mapping[str, Any]]:
@@ -207,6 +218,10 @@ def _has_failure_flag(given: Mapping[str, Any]) -> bool:
     if str(given.get("status")).lower() in _FAILED_STATUS or given.get("object") == "error":
         return True
     if str(given.get("__type")).endswith("Exception"):
+        return True
+    places = (given, *mappings_of([given.get("metadata"), given.get("outcome")]))
+    codes = (place.get(key) for place in places for key in _EXIT_CODE_KEYS)
+    if any(isinstance(code, int) and code != 0 for code in codes):
         return True
     if given.get("errors") and ("errorMessages" in given or given.get("data", "") is None):
         return True

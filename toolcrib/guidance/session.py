@@ -21,6 +21,7 @@ from toolcrib.guidance.providers import (
 from toolcrib.guidance.results import mappings_of, text_of
 from toolcrib.guidance.trajectory import TrajectoryBuilder
 from toolcrib.records import GuidanceInjection, TrajectoryEvent
+from toolcrib.records.codec import object_of
 from toolcrib.records.turns import call_arguments
 
 __all__ = ["GuidanceHooks", "GuidanceSession", "events_of", "with_guidance"]
@@ -70,6 +71,8 @@ class GuidanceSession:
 MAX_SESSIONS = 1_000
 _HINT_PREFIX = "Hint, for this turn only: "
 
+_ARGUMENTS = ("arguments", "input", "action", "operation")
+
 Item = Mapping[str, Any]
 
 
@@ -78,11 +81,12 @@ def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
 
     Reads messages of OpenAI's Chat Completions, items of its Responses, and messages of Anthropic
     with their blocks. Calls without a result are omitted. An unmarked result is an error if its
-    text states one.
+    text states one. A warning is logged if nothing was found in the messages.
     """
     calls: dict[str, tuple[str, Any]] = {}
     found: list[TrajectoryEvent] = []
-    for message in mappings_of(list(messages)):
+    given = list(messages)
+    for message in mappings_of(given):
         for kind, part in _parts(message):
             if kind == "call":
                 calls[str(part[0])] = part[1], part[2]
@@ -90,35 +94,51 @@ def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
                 found.append(TrajectoryEvent(type="prompt", text=part))
             elif (call := calls.pop(str(part[0]), None)) is not None:
                 found.append(_event(*call, part[1], is_error=part[2]))
+    if given and not found:
+        logger.warning("no call, and nothing that a user said, in %d messages", len(given))
     return tuple(found)
 
 
 def _parts(message: Item) -> Iterator[tuple[str, Any]]:
     """Parse calls (id, name, arguments), results (call's id, result, is error), and text."""
-    kind, role, content = message.get("type"), message.get("role"), message.get("content")
-    if kind == "function_call":
-        yield "call", (message.get("call_id"), message.get("name"), message.get("arguments"))
-    elif kind == "function_call_output":
-        yield "result", (message.get("call_id"), message.get("output"), False)
-    elif role == "tool":
+    role, content = message.get("role"), message.get("content")
+    yield from _item(message, str(message.get("type")))
+    if role in {"tool", "function"}:
         yield "result", (message.get("tool_call_id"), content, False)
     elif role == "user" and isinstance(content, str):
         yield "said", content
     for call in mappings_of(message.get("tool_calls")):
-        made = call_arguments(call.get("function"))
-        yield "call", (call.get("id"), made.get("name"), made.get("arguments"))
+        made = call_arguments(call.get("function") or call.get("custom"))
+        yield "call", (call.get("id"), made.get("name"), _arguments(made))
+    for made in mappings_of([message.get("function_call")]):
+        yield "call", (None, made.get("name"), _arguments(made))
     for block in mappings_of(content) if role in {"user", "assistant"} else ():
         yield from _blocks(block, str(role))
 
 
+def _item(item: Item, kind: str) -> Iterator[tuple[str, Any]]:
+    """Parse an item of OpenAI's Responses, as `_parts`; a call that OpenAI made has its result."""
+    call_id, error = item.get("call_id") or item.get("id"), item.get("error")
+    if kind.endswith("_call"):
+        yield "call", (call_id, item.get("name") or kind.removesuffix("_call"), _arguments(item))
+    if kind.endswith("_call_output") or (kind.endswith("_call") and (error or item.get("output"))):
+        failed = bool(error) or item.get("status") == "failed"
+        yield "result", (call_id, error or item.get("output"), failed)
+
+
+def _arguments(call: Item) -> Any:
+    """Arguments of a call, by the name that its kind has for them."""
+    return next((call[key] for key in _ARGUMENTS if key in call), None)
+
+
 def _blocks(block: Item, role: str) -> Iterator[tuple[str, Any]]:
-    """Parse one block of a message's content, as `_parts`."""
-    kind = block.get("type")
-    if kind == "tool_use":
+    """Parse one block of a message's content, as `_parts`; calls of servers have longer types."""
+    kind, content = str(block.get("type")), block.get("content")
+    if kind.endswith("tool_use"):
         yield "call", (block.get("id"), block.get("name"), block.get("input"))
-    elif kind == "tool_result":
-        failed = bool(block.get("is_error"))
-        yield "result", (block.get("tool_use_id"), block.get("content"), failed)
+    elif kind.endswith("tool_result"):
+        failed = block.get("is_error") or str(object_of(content).get("type")).endswith("_error")
+        yield "result", (block.get("tool_use_id"), content, bool(failed))
     elif role == "user" and kind in {"text", "input_text"}:
         yield "said", str(block.get("text", ""))
 
