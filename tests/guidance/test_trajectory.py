@@ -118,6 +118,8 @@ def test_more_errors_are_never_less(events):
         ),
         ({"name": "x", "success": None}, {"type": "tool", "success": None}),
         ({"role": "user", "content": "hi"}, {"type": "prompt", "name": "", "success": None}),
+        ({"role": "assistant", "content": "hi"}, {"type": "other"}),
+        ({"role": "tool", "tool_call_id": "1", "content": "hi"}, {"type": "other"}),
         ({"type": "search", "query": "fax"}, {"type": "search", "text": "fax"}),
         ({"type": "tool", "name": 5}, {"type": "other", "name": ""}),
         ({"anything": [1]}, {"type": "other", "name": ""}),

@@ -92,6 +92,23 @@ def test_the_texts_of_a_message_in_parts_are_joined():
     assert Message.model_validate({"content": parts}).content == "look at this\nand that"
 
 
+@pytest.mark.parametrize(
+    ("given", "role"),
+    [
+        ({"role": "model", "parts": [{"text": "hi"}]}, "assistant"),
+        ({"role": "user", "parts": [{"type": "text", "text": "hi"}]}, "user"),
+        ({"type": "ai", "content": "hi"}, "assistant"),
+        ({"type": "human", "content": "hi"}, "user"),
+        ({"type": "message", "role": "user", "content": "hi"}, "user"),
+        ({"content": "hi"}, "user"),
+    ],
+    ids=str,
+)
+def test_messages_of_other_formats_keep_their_role_and_text(given, role):
+    message = Message.model_validate(given)
+    assert (message.role, message.content) == (role, "hi")
+
+
 @pytest.mark.parametrize("content", [None, [], [{"type": "tool_use"}]])
 def test_a_message_without_a_text_is_empty(content):
     message = Message.model_validate({"role": "assistant", "content": content, "tool_calls": []})

@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -45,16 +47,23 @@ Outcome: TypeAlias = Literal["success", "failure"]
 """Outcome of a tool call, or of a whole decision."""
 
 
+ROLE_NAMES = {"human": "user", "ai": "assistant", "model": "assistant"}
+"""Roles of other formats."""
+
+
 class Message(BaseModel):
     """Earlier message; any role other than `user` counts as `assistant`.
 
-    `content` may be a list of parts, as providers write it.
+    `content` may be a list of parts, as providers write it. LangChain's `type` stands for the role,
+    and the `parts` of Google and Vercel for the content.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    role: str = "user"
-    content: str = ""
+    role: Annotated[str, BeforeValidator(lambda role: ROLE_NAMES.get(role, role))] = Field(
+        default="user", validation_alias=AliasChoices("role", "type")
+    )
+    content: str = Field(default="", validation_alias=AliasChoices("content", "parts"))
 
     @field_validator("content", mode="before", json_schema_input_type=str | list[Any] | None)
     @classmethod
@@ -145,7 +154,8 @@ def _with_own_names(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(fields.get("at"), str):
         fields["at"] = _seconds(fields["at"])
     if kind not in get_args(EventKind):
-        kind = "tool" if fields.get("name") else "prompt" if "text" in fields else "other"
+        is_said = "text" in fields and fields.get("role", "user") == "user"
+        kind = "tool" if fields.get("name") else "prompt" if is_said else "other"
     return {**fields, "type": kind}
 
 
