@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.trajectories import (
@@ -56,7 +57,7 @@ def test_an_alarm_is_due_where_most_readers_want_it_and_right_where_one_does():
         [
             made("most", FINE, *STREAK, readers=[early, late]),
             made("one", FINE, *STREAK, readers=[{}, early]),
-            made("quiet", FINE, readers=[early, late]),
+            made("quiet", *({**FINE, "name": name} for name in "bcde"), readers=[early, late]),
         ],
         "test",
     )
@@ -67,6 +68,19 @@ def test_an_alarm_is_due_where_most_readers_want_it_and_right_where_one_does():
         found.healthy,
         [(each.id, each.at) for each in found.mistakes if each.mistake == "missed"],
     ) == (0, [("quiet", 6)])
+
+
+@pytest.mark.parametrize(
+    ("events", "alarms", "reason"),
+    [
+        ([FINE, {"role": "assistant", "content": "x", "tool_calls": []}], {}, r"events.1: no call"),
+        ([FINE], {"stall": (1, 2)}, r"'from' \(1\) is after the last event"),
+    ],
+    ids=["message", "after-the-end"],
+)
+def test_what_would_count_as_missed_by_a_mistake_in_the_file_is_refused(events, alarms, reason):
+    with pytest.raises(ValidationError, match=reason):
+        made("x", *events, **alarms)
 
 
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path):

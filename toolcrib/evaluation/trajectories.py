@@ -49,6 +49,18 @@ class LabelledTrajectory(FileRow):
     alarms: tuple[AlarmLabel, ...] = ()
     readers: tuple[tuple[AlarmLabel, ...], ...] = ()
 
+    @model_validator(mode="after")
+    def _can_be_judged(self) -> Self:
+        """Refuse events that are not read and alarms after the end: both would count as missed."""
+        for place, event in enumerate(self.events):
+            if event.type == "other":
+                reason = "no call, message or search; read a provider's messages by `events_of`"
+                raise ValueError(f"events.{place}: {reason}")
+        for label in (label for alarms in (self.alarms, *self.readers) for label in alarms):
+            if label.begin >= len(self.events):
+                raise ValueError(f"'from' ({label.begin}) is after the last event")
+        return self
+
     def window(self, pattern: str) -> AlarmWindow | None:
         """Range of an alarm, by all who labelled one; None if nobody did."""
         opinions = (self.alarms, *self.readers)
@@ -76,7 +88,7 @@ class AlarmWindow:
 class AlarmScores:
     """One kind of trouble over a set: `labelled` stretches, and those `found` by a hint in time.
 
-    `fired`: hints of this kind; `right`: those inside a labelled stretch.
+    `fired`: hints of this kind; `right`: those after the first labelled stretch began.
     """
 
     labelled: int = 0
