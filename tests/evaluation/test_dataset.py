@@ -249,9 +249,19 @@ def test_a_set_without_any_label_is_noted():
     assert "relevant" in note
 
 
-def test_a_text_may_stand_twice_in_one_split():
-    data = checked_data_set("set", [CALL], [located("a", "ring Ada"), located("b", "ring Ada")])
-    assert (len(data.queries), data.notes) == (2, ())
+def test_a_text_may_stand_twice_in_one_split_and_is_noted():
+    data = checked_data_set("set", [CALL], [located("a", "ring Ada"), located("b", "Ring  Ada")])
+    note = "queries with the text of another: intervals are too narrow: 1 (q.jsonl: line 1)"
+    assert (len(data.queries), data.notes) == (2, (note,))
+
+
+def test_an_example_of_a_right_tool_is_no_test_and_is_noted():
+    tool = CALL.model_copy(update={"success_examples": ("Ring Ada",)})
+    queries = [located("a", "ring Ada"), located("b", "ring Bob", split="train")]
+    (note,) = checked_data_set("set", [tool], queries).notes
+    assert note.startswith("queries whose text is an example of a right tool: figures are too good")
+    learned = [located("a", "ring Ada", split="train")]
+    assert checked_data_set("set", [tool], learned).notes == ()
 
 
 def test_without_tools_the_first_refusal_is_raised():

@@ -100,7 +100,8 @@ SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"
 """Common names of the three splits."""
 
 NonEmpty = Annotated[str, Field(min_length=1)]
-_Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Grade = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
+"""Grade of a label; trec_eval computes with 32-bit integers, a thousand for each unit."""
 Split = Annotated[NonEmpty, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
 """Split of a row, by the name that toolcrib has for it."""
 
@@ -296,6 +297,13 @@ def checked_data_set(
         for item in located
         if strictness(item.query.split) < 0
     )
+    examples = {tool.id: set(map(_plain, tool.success_examples)) for tool in kept}
+    findings["queries whose text is an example of a right tool: figures are too good"] += (
+        item.place
+        for item in located
+        if item.query.split != "train"
+        and any(_plain(item.query.text) in examples[i] for i in item.query.relevant)
+    )
     good = tuple(_without_repeats(located, findings))
     literal, as_words = name_leak(good, kept)
     notes = _notes(findings)
@@ -392,16 +400,26 @@ def _known_labels(item: LocatedQuery, known: set[str], findings: Findings) -> La
 
 def _without_repeats(located: list[LocatedQuery], findings: Findings) -> Iterable[LabelledQuery]:
     """Queries whose text occurs in no stricter split, ignoring case and spaces."""
-    texts = [" ".join(item.query.text.casefold().split()) for item in located]
+    texts = [_plain(item.query.text) for item in located]
     home: dict[str, str] = {}
+    seen = set[str]()
     for text, item in zip(texts, located, strict=True):
         home[text] = max(home.get(text, item.query.split), item.query.split, key=strictness)
     for text, item in zip(texts, located, strict=True):
         if home[text] == item.query.split:
+            if text in seen and item.query.split != "train":
+                repeated = findings["queries with the text of another: intervals are too narrow"]
+                repeated.append(item.place)
+            seen.add(text)
             yield item.query
         else:
             place = f"{item.place}: {item.query.split} and {home[text]}"
             findings["queries left out, their text stands in another split"].append(place)
+
+
+def _plain(text: str) -> str:
+    """Text without case and spacing."""
+    return " ".join(text.casefold().split())
 
 
 def _refusal_line(refusal: Refusal) -> str:
