@@ -137,3 +137,10 @@ def test_what_was_shown_stays_where_it_stood_for_a_prompt_cache():
     assert ids(decision)[: len(shown)] == shown
     assert decision.guidance[0].key == "alternate-tool"
     shelves.close()
+
+
+def test_a_trajectory_that_is_not_read_is_told(crib):
+    messages = [{"role": "user", "content": TEXT}, {"role": "tool", "content": "Error: no"}]
+
+    assert "trajectory" in crib.route(Turn(text=TEXT, trajectory=messages)).degraded
+    assert "trajectory" not in crib.route(Turn(text=TEXT, trajectory=messages[:1])).degraded

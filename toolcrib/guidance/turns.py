@@ -78,14 +78,16 @@ def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()
     """
     trajectory = analyse(turn.trajectory[-MAX_EVENTS:])
     stuck = stuck_tool(trajectory)
-    failed, others, names, degraded = None, (), list[str](), ()
+    failed, others, names = None, (), list[str]()
+    is_read = all(event.type != "other" for event in turn.trajectory)
+    degraded = () if is_read else ("trajectory",)
     if stuck is not None:
         try:
             goal = turn.model_copy(update={"text": stuck.goal or turn.text})
             found = other_tools(stuck.name, goal)
         except ToolcribError:
             logger.warning("alternates could not be searched", exc_info=True)
-            found, degraded = None, ("alternates",)
+            found, degraded = None, (*degraded, "alternates")
         if found is not None:
             failed, hits = found[0].id, found[1]
             before = named_tools(trajectory.failed_tools, lambda _: [hit.tool for hit in hits])
