@@ -435,6 +435,7 @@ def test_more_systems_make_each_p_value_larger():
 def test_the_report_warns_where_fusion_is_below_its_own_leg():
     (warning,) = leg_warnings(_results(toolcrib=BAD, lexical=GOOD, dense=BAD), seed=0)
     assert warning.startswith("toolcrib is below its own leg 'lexical' in ndcg@10 (-0.400, p = ")
+    assert "for this measure alone" in warning
 
 
 def test_nothing_is_warned_of_where_fusion_is_ahead_or_a_baseline_is():

@@ -100,9 +100,7 @@ def test_the_first_system_has_the_first_colour_and_the_worst_of_many_are_greyed(
 
 def test_the_headline_names_the_best_over_all_sets_and_where_it_is_significant():
     said = list(headline(TWO, overall(TWO)))
-    assert (
-        said[0] == "ours finds tools best over 2 data sets: nDCG@10 0.800, 0.050 ahead of theirs."
-    )
+    assert said[0] == "ours has the highest nDCG@10 over 2 data sets: 0.800, 0.050 ahead of theirs."
     assert said[1] == "The difference to theirs is significant (p = 0.0200)."
 
 
@@ -121,7 +119,7 @@ def test_the_headline_of_one_set_says_whether_chance_explains_the_lead(p: float,
 def test_the_headline_does_not_hide_that_the_first_system_was_beaten():
     evaluation = evaluated(one_set("a", system("ours", 0.8), system("theirs", 0.9)), p=0.01)
     said = list(headline(evaluation, overall(evaluation)))
-    assert said[0] == "theirs finds tools best on a: nDCG@10 0.900, 0.100 ahead of ours."
+    assert said[0] == "theirs has the highest nDCG@10 on a: 0.900, 0.100 ahead of ours."
     assert said[1].startswith("ours is number 2 of 2. The difference to theirs is significant")
 
 
@@ -136,7 +134,7 @@ def test_a_stage_of_toolcrib_is_compared_with_the_best_baseline():
 def test_a_lead_that_cannot_be_written_is_none():
     evaluation = evaluated(one_set("a", system("ours", 0.8), system("theirs", 0.7999)))
     lead = next(headline(evaluation, overall(evaluation)))
-    assert lead == "ours finds tools best on a: nDCG@10 0.800, level with theirs."
+    assert lead == "ours has the highest nDCG@10 on a: 0.800, level with theirs."
 
 
 def test_a_set_in_which_nothing_has_an_answer_is_not_ranked():

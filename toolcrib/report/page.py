@@ -363,7 +363,7 @@ def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[st
     which = ", the best baseline" if rival is not ranked[1] else ""
     ahead = f"{value - rival.measures[measure].mean:.3f} ahead of"
     lead = (
-        f"{best.name} finds tools best {over}: {measure_title(measure)} {value:.3f}, "
+        f"{best.name} has the highest {measure_title(measure)} {over}: {value:.3f}, "
         f"{'level with' if ahead.startswith('0.000') else ahead} {rival.name}{which}."
     )
     return lead, _chance(evaluation, ranked, measure)
