@@ -152,6 +152,28 @@ def test_a_closed_crib_says_so(tmp_path, settings):
         crib.find_tools("anything")
 
 
+class BrokenLog:
+    """A caller's own decision log, whose disk is gone."""
+
+    def write(self, *_record):
+        raise OSError("no disk")
+
+    close = read = find = write
+
+
+def test_a_callers_own_log_that_fails_costs_no_answer_and_leaves_no_folder_locked(
+    tmp_path, settings
+):
+    by_cues = settings.model_copy(update={"context": ContextSettings(detector="heuristic")})
+    crib = Crib.open(tmp_path / "s", settings=by_cues, log=BrokenLog())
+    crib.index_tools(spec("a", "sends mail"))
+    assert ids(crib.route("send a mail").tools) == ["a"]
+    with pytest.raises(OSError, match="no disk"):
+        crib.close()
+    with Crib.open(tmp_path / "s", settings=by_cues) as crib:
+        assert crib.get_tool("a")
+
+
 @pytest.mark.parametrize("by_setting", [True, False])
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, settings, by_setting):
     monkeypatch.setenv("HOME", str(tmp_path))

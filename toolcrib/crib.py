@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -591,10 +592,10 @@ class Crib:
 
     def close(self) -> None:
         """Flush and close the stores; a second call does nothing."""
-        if self._turns is not None:
-            self._turns.close()
-        self.knowledge.close()
-        self.tools.close()
+        # The turns close first; a part that fails keeps no other part open.
+        with closing(self.tools), closing(self.knowledge):
+            if self._turns is not None:
+                self._turns.close()
 
     def __enter__(self) -> Self:
         return self

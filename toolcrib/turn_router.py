@@ -398,10 +398,12 @@ class TurnRouter:
 
     def close(self) -> None:
         """Close the log and the learner."""
-        if self._log is not None:
-            self._log.close()
-        if self.learner is not None:
-            self.learner.close()
+        try:
+            if self._log is not None:
+                self._log.close()
+        finally:
+            if self.learner is not None:
+                self.learner.close()
 
     # -- the router --------------------------------------------------------------------------
 
@@ -483,10 +485,10 @@ class TurnRouter:
 
 
 def _attempt(work: Callable[[], object], failure: str) -> None:
-    """Log or learn; a failing store loses the record, and the answer still goes out."""
+    """Log or learn; a failure loses the record, and the answer still goes out."""
     try:
         work()
-    except StoreError:
+    except Exception:  # A log of the caller may raise anything.
         logger.warning(failure, exc_info=True)
 
 
