@@ -61,6 +61,12 @@ def test_every_answer_says_what_it_lacks_and_how_sure_it_is(decisions: Decisions
             assert all(0 < (hit.probability or 0) < 1 for hit in found)
 
 
+def test_passages_found_by_words_alone_are_marked(crib: Crib) -> None:
+    found = crib.find_knowledge("how long is the stand-up?")
+    assert found.passages
+    assert found.degraded == ("dense",)
+
+
 def test_a_confidence_by_words_tells_likely_from_unlikely(crib: Crib) -> None:
     sure = crib.find_tools("merge the pull request of the repository", gate=False)
     unsure = crib.find_tools("the volcano sang purple", gate=False)

@@ -180,7 +180,8 @@ class Router:
         if self.knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
         query = self.tools.encode(excerpt(turn.text), by_tools=False)
-        return self.knowledge.find(query, context, reach, options=options)
+        found = self.knowledge.find(query, context, reach, options=options)
+        return replace(found, degraded=unique(query.degraded, found.degraded))
 
     def route(
         self,
