@@ -24,7 +24,7 @@ from toolcrib.errors import (
     SettingsError,
 )
 from toolcrib.language_models import ChatFailure, FieldwiseAnswer, LanguageModel, count_usage
-from toolcrib.language_models.base import failure_of
+from toolcrib.language_models.base import failure_of, token_count
 from toolcrib.language_models.langchain import LangChainChatModel
 from toolcrib.language_models.model import read_answer
 from toolcrib.language_models.openai import OpenAIChatModel
@@ -286,6 +286,23 @@ def test_a_model_that_is_closed_while_asked_is_one_of_our_errors(sync):
     model = LanguageModel(Double(complete))
     with pytest.raises(LanguageModelRefusedError, match="closed"):
         ask(model) if sync else asyncio.run(model.ask("judge", ASKED, Label))
+
+
+def test_a_bug_in_a_callers_own_model_is_named_with_its_place_and_without_its_text():
+    async def complete(*_):
+        raise KeyError(SECRET)
+
+    with pytest.raises(LanguageModelRefusedError) as caught:
+        ask(LanguageModel(Double(complete)))
+    assert str(caught.value) == "double: its client raised KeyError in test_model.py, complete"
+
+
+@pytest.mark.parametrize(
+    ("usage", "count"),
+    [({"sent": 3}, 3), ({"sent": "3"}, 0), ({"sent": None}, 0), ({}, 0), (None, 0), ("3", 0)],
+)
+def test_tokens_that_are_no_number_count_as_unreported(usage, count):
+    assert token_count(usage, "sent") == count
 
 
 def test_who_is_late_after_failures_is_late_and_says_what_failed():

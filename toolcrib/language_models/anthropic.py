@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.extras import import_extra
-from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, SdkChatModel, role_of
+from toolcrib.language_models.base import (
+    AnswerSchema,
+    ChatReply,
+    Mode,
+    SdkChatModel,
+    role_of,
+    token_count,
+)
 from toolcrib.records import Message
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -67,7 +74,7 @@ class AnthropicChatModel(SdkChatModel):
         texts = [block.text for block in response.content if block.type == "text"]
         return ChatReply(
             json.dumps(calls[0].input) if calls else "\n".join(texts),
-            response.usage.input_tokens,
-            response.usage.output_tokens,
+            token_count(response.usage, "input_tokens"),
+            token_count(response.usage, "output_tokens"),
             is_in_mode=mode != "tool" or bool(calls),
         )

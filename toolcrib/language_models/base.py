@@ -231,6 +231,12 @@ def read_reply(read: Callable[[Any, Mode], ChatReply], response: Any, mode: Mode
         raise ChatFailure(NO_PROTOCOL, transient=True) from None
 
 
+def token_count(usage: Any, name: str) -> int:
+    """Tokens that a response reports; a count that is missing or no number is 0."""
+    count: Any = usage.get(name) if hasattr(usage, "get") else getattr(usage, name, None)
+    return count if isinstance(count, int) else 0
+
+
 def _retry_after(response: Any) -> float | None:
     headers: Any = getattr(response, "headers", None) or {}
     try:

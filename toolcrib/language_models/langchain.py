@@ -15,6 +15,7 @@ from toolcrib.language_models.base import (
     failure_of,
     read_reply,
     role_of,
+    token_count,
 )
 from toolcrib.records import Message
 
@@ -64,7 +65,7 @@ def _reply(message: Any, mode: Mode) -> ChatReply:
     text = message.text if isinstance(message.text, str) else message.text()
     return ChatReply(
         json.dumps(calls[0]["args"]) if calls else str(text),
-        usage["input_tokens"] if usage else 0,
-        usage["output_tokens"] if usage else 0,
+        token_count(usage, "input_tokens"),
+        token_count(usage, "output_tokens"),
         is_in_mode=mode != "tool" or bool(calls),
     )

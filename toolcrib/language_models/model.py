@@ -26,7 +26,14 @@ from toolcrib.errors import (
     LanguageModelLateError,
     LanguageModelRefusedError,
 )
-from toolcrib.language_models.base import AnswerSchema, ChatFailure, ChatModel, ChatReply, Mode
+from toolcrib.language_models.base import (
+    AnswerSchema,
+    ChatFailure,
+    ChatModel,
+    ChatReply,
+    Mode,
+    failure_of,
+)
 from toolcrib.records import Message
 from toolcrib.records.codec import in_words, list_of, object_of
 from toolcrib.records.turns import ModelUsage, ModelUse, Price, totals
@@ -240,12 +247,11 @@ class LanguageModel:
             return await self._ask_and_repair(call, messages, shape)
         except LanguageModelError:
             raise
-        except ChatFailure as failure:
+        except Exception as error:  # noqa: BLE001 -- an answer without it is better than none
+            failure = error if isinstance(error, ChatFailure) else failure_of(error)
             raise LanguageModelRefusedError(
                 f"{self.name}: {failure.reason}", retry_after_s=failure.retry_after_s
             ) from None
-        except Exception as error:  # noqa: BLE001 -- an answer without it is better than none
-            raise LanguageModelRefusedError(f"{self.name}: {type(error).__name__}") from None
 
     async def _ask_and_repair(
         self, call: _Call, messages: Sequence[Message], shape: type[_Shape]

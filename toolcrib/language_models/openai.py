@@ -15,6 +15,7 @@ from toolcrib.language_models.base import (
     Mode,
     SdkChatModel,
     role_of,
+    token_count,
 )
 from toolcrib.records import Message
 
@@ -69,8 +70,8 @@ class OpenAIChatModel(SdkChatModel):
         arguments = calls[0].function.arguments if calls else None
         return ChatReply(
             _as_text(message.content) if arguments is None else _as_text(arguments),
-            getattr(usage, "prompt_tokens", None) or 0,
-            getattr(usage, "completion_tokens", None) or 0,
+            token_count(usage, "prompt_tokens"),
+            token_count(usage, "completion_tokens"),
             is_in_mode=mode != "tool" or bool(calls),
         )
 
@@ -103,7 +104,7 @@ def _read_events(stream: str, mode: Mode) -> ChatReply:
         usage = event.get("usage") or usage
     return ChatReply(
         arguments or words,
-        usage.get("prompt_tokens", 0),
-        usage.get("completion_tokens", 0),
+        token_count(usage, "prompt_tokens"),
+        token_count(usage, "completion_tokens"),
         is_in_mode=mode != "tool" or bool(calls),
     )
