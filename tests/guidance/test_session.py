@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import pickle
 
 import pytest
 
@@ -26,6 +27,17 @@ def test_a_session_says_one_thing_and_is_quiet_for_five_calls():
 
     assert heard[0] == (2, "doom-loop")
     assert all(two[0] - one[0] == 6 for one, two in itertools.pairwise(heard))
+
+
+def test_a_session_can_be_kept_and_goes_on_where_it_was():
+    session = GuidanceSession()
+    for _ in range(2):
+        session.trajectory.tool_invoked(name="send", parameters={"to": "ana"}, error="no")
+    kept = pickle.loads(pickle.dumps(session))
+    kept.trajectory.tool_invoked(name="send", parameters={"to": "ana"}, error="no")
+
+    assert session.hint() is None
+    assert copy.deepcopy(kept).hint() == kept.hint() is not None
 
 
 def test_a_stall_alone_is_no_hint():

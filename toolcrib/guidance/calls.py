@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, cast
 
 from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, is_empty, text_of
@@ -160,7 +159,7 @@ def make_call(
     verbs, keys = name_words(tool_name), {str(key).lower() for key in given}
     return ToolCall(
         tool_name=tool_name,
-        parameters=MappingProxyType(_keep(given)),
+        parameters=_keep(given),
         result=ToolResult(not failed, message, len(text)),
         moment=moment,
         request=hash(as_json(given)),

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from pydantic import BaseModel, Field
@@ -39,7 +38,7 @@ __all__ += ["ThresholdClassifier", "benchmark_classifier", "run_classifiers"]
 
 logger = logging.getLogger(__name__)
 
-_EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
+_EMPTY_MAPPING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Self
 
 from toolcrib.clock import Clock, SystemClock
@@ -52,9 +51,7 @@ class TrajectoryAnalysis:
     duration: float = 0.0
     calls: tuple[ToolCall, ...] = ()
     failed_tools: frozenset[str] = frozenset()
-    found: Mapping[str, TrajectoryPattern] = field(
-        default_factory=lambda: MappingProxyType[str, TrajectoryPattern]({})
-    )
+    found: Mapping[str, TrajectoryPattern] = field(default_factory=dict[str, TrajectoryPattern])
 
     def recent_tool_calls(self, n: int) -> tuple[ToolCall, ...]:
         """Last `n` calls, oldest first; none for `n` of 0 or less."""
@@ -168,7 +165,7 @@ class TrajectoryBuilder:
             duration=self._last - self._started_at if self._started_at is not None else 0.0,
             calls=tuple(self._calls),
             failed_tools=frozenset(self._failed_tools),
-            found=MappingProxyType(self._patterns()),
+            found=self._patterns(),
         )
 
     def _patterns(self) -> dict[str, TrajectoryPattern]:
