@@ -351,13 +351,25 @@ class Blind(BundledEncoder):
         raise EncoderError("no token vectors")
 
 
-def test_a_failure_over_clauses_leaves_the_lexical_leg_and_says_so(crib: Crib, caplog) -> None:
-    found = Crib.over(crib.tools.store, Blind(), Settings()).find_tools(
+class Flat(BundledEncoder):
+    """The shipped encoder, which gives one vector where it is asked for rows."""
+
+    def encode_clauses(self, text):
+        return self.encode_query(text)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "words"), [(Blind(), "no token vectors"), (Flat(), "of shape")]
+)
+def test_a_failure_over_clauses_leaves_the_lexical_leg_and_says_so(
+    crib: Crib, caplog, encoder, words
+) -> None:
+    found = Crib.over(crib.tools.store, encoder, Settings()).find_tools(
         "play a song, then pay", k=3, gate=False
     )
     assert found.degraded == ("dense",)
     assert {hit.id for hit in found.tools} == {"play_music", "transfer_money"}
-    assert "no token vectors" in caplog.text
+    assert words in caplog.text
 
 
 class Bilingual(DeterministicEncoder):

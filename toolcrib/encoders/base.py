@@ -140,7 +140,7 @@ class Reranker(Protocol):
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Relevance of each text: float32 [n], any scale, higher is better.
+        """Relevance of each text: float32 [n], logits, of which the sigmoid counts.
 
         Raises:
             TypeError: the query or an entry of `texts` is no text.

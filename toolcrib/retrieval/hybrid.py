@@ -364,10 +364,12 @@ class HybridRetriever:
 
     def _vectors(self, text: str, *, clauses: bool) -> FloatArray:
         """Vectors of the query and of its clauses: float32 [1 + n, d]."""
-        if clauses and self._clause_encoder is not None:
-            return self._clause_encoder.encode_clauses(text)
         dense = self._dense
-        return unit_rows([dense.encode_query(text)], 1, dense.dimensions, dense.name)
+        if clauses and self._clause_encoder is not None:
+            rows = self._clause_encoder.encode_clauses(text)
+        else:
+            rows = [dense.encode_query(text)]
+        return unit_rows(rows, len(rows), dense.dimensions, dense.name)
 
     def _prepare_run(
         self,
