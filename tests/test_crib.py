@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import And, Collection, Crib, Equals, Passage, Scope, Settings, ToolSpec, Turn, build
+from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import (
     IndexMismatchError,
     QueryError,
@@ -30,6 +31,9 @@ def ids(result) -> list[str]:
     return [hit.id for hit in result.tools]
 
 
+BY_MODEL = Settings(context=ContextSettings(detector="llm"))
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -46,7 +50,15 @@ def ids(result) -> list[str]:
         (lambda _: Crib.open(""), "location .* is empty"),
         (lambda _: Crib.open(":memory:", settings="toolcrib.yaml"), "settings .* not str"),
         (lambda _: Crib.open(":memory:", dense="multilingual"), "DenseEncoder .* not str"),
+        (
+            lambda _: Crib.open(":memory:", dense=DeterministicEncoder),
+            "DenseEncoder .* <class",
+        ),
         (lambda _: Crib.open(":memory:", reranker="llm"), "Reranker .* not str"),
+        (
+            lambda _: Crib.open(":memory:", settings=BY_MODEL, models={"context": 5}),
+            "'context' .* not int",
+        ),
     ],
 )
 def test_a_value_of_another_type_is_an_error_in_words(sample_crib, call, words):

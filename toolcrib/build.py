@@ -375,10 +375,14 @@ def language_model(
     """The language model for a use: from `models`, else from the settings; None without either.
 
     Raises:
+        QueryError: the entry of `models` is no `LanguageModel`.
         SettingsError: a server is set without a model, or the key's file cannot be read.
         MissingExtraError: the extra `llm` is not installed.
     """
+    from toolcrib.language_models import LanguageModel
+
     if use in models:
+        require_type(models[use], LanguageModel, f"model for {use!r}", "a LanguageModel")
         return models[use]
     llm = settings.llm
     own = llm.uses.get(use)
@@ -387,7 +391,6 @@ def language_model(
         if llm.base_url is not None and not llm.uses:
             raise SettingsError("llm.base_url is set, and llm.model is not: set llm.model too")
         return None
-    from toolcrib.language_models import LanguageModel
     from toolcrib.language_models.anthropic import AnthropicChatModel
     from toolcrib.language_models.openai import OpenAIChatModel
 

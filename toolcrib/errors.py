@@ -335,11 +335,11 @@ def require_all(values: Iterable[Any], kind: type[_T], name: str) -> list[_T]:
 
 
 def require_type(value: object, kind: type | UnionType, name: str, expected: str) -> None:
-    """Require a value of a type, `expected` in words.
+    """Require a value of a type, `expected` in words; a class passes for no object of a protocol.
 
     Raises:
         QueryError: the value is of another type.
     """
-    if not isinstance(value, kind):
+    if not isinstance(value, kind) or isinstance(value, type):
         found = f"{type(value).__name__}: {value!r:.80}"
         raise QueryError(f"the {name} must be {expected}, not {found}")

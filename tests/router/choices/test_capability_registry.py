@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.errors import CapabilityError
+from toolcrib.errors import CapabilityError, QueryError
 from toolcrib.router.choices import capabilities as module
 from toolcrib.router.choices.capabilities import Capability, CapabilityRegistry
 
@@ -73,6 +73,8 @@ def test_a_decorator_takes_name_and_description_of_what_it_decorates():
     assert found.work["charts"]() == charts() == "drawn"
     with pytest.raises(CapabilityError, match="description"):
         found.capability("silent")(lambda: None)
+    with pytest.raises(QueryError, match=r"write `@registry.capability\(\)`"):
+        found.capability(charts)
 
 
 def test_packages_name_theirs_by_entry_points(monkeypatch):

@@ -27,6 +27,7 @@ from toolcrib.errors import (
     SettingsError,
     did_you_mean,
     nearest,
+    require_type,
 )
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.turns import YesOrNo, prompt, read_yes, show_turn
@@ -151,7 +152,12 @@ class CapabilityRegistry:
             self._known[each.name] = each
 
     def capability(self, name: str = "", **fields: Any) -> Callable[[_Work], _Work]:
-        """Register the decorated function; its name and docstring are the defaults."""
+        """Register the decorated function; its name and docstring are the defaults.
+
+        Raises:
+            QueryError: the decorator has no brackets, or the name is no text.
+        """
+        require_type(name, str, "name of a capability", "a text; write `@registry.capability()`")
 
         def register(work: _Work) -> _Work:
             about = fields.get("description") or (work.__doc__ or "").strip()
