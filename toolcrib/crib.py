@@ -127,7 +127,8 @@ class Crib:
             StoreUnavailableError: the server does not answer.
             IndexMismatchError: other models, settings or format made the index.
             QueryError: `location` is empty, or neither a text nor a path; `settings` are no
-                `Settings`, `dense` is no `DenseEncoder`, or `reranker` no `Reranker`.
+                `Settings`, `dense` is no `DenseEncoder`, `reranker` no `Reranker`, or a value of
+                `models` no `LanguageModel`.
         """
         from toolcrib import build  # engines and models, which `import` alone does not need
 
