@@ -218,7 +218,10 @@ def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
 
 def encode_groups(dense: DenseEncoder, groups: Sequence[Sequence[str]]) -> list[FloatArray]:
     """Encode groups of documents in one call: float32 [texts, dimensions] of each group."""
-    rows = dense.encode_documents([text for group in groups for text in group])
+    texts = [text for group in groups for text in group]
+    # An embedding server refuses an empty list.
+    vectors = dense.encode_documents(texts) if texts else np.empty((0, dense.dimensions))
+    rows = unit_rows(vectors, len(texts), dense.dimensions, dense.name)
     ends = itertools.accumulate(map(len, groups))
     return [rows[end - len(group) : end] for group, end in zip(groups, ends, strict=True)]
 

@@ -118,6 +118,22 @@ def test_where_the_encoder_fails_too_the_turn_goes_on(dense):
     assert len(found.failed) == 10
 
 
+def test_a_callers_encoder_gets_no_empty_list_and_its_vectors_are_scaled(dense):
+    class Served:
+        name, dimensions, encode_query = "served", dense.dimensions, dense.encode_query
+
+        def encode_documents(self, texts):
+            assert texts
+            return (3 * dense.encode_documents(texts)).tolist()
+
+    registry = CapabilityRegistry([Capability(name="charts", description="Draws a chart.")])
+    own, shipped = (
+        capability_selector(registry, Settings(), dense=each).select(PLOT)
+        for each in (Served(), dense)
+    )
+    assert own.probabilities == pytest.approx(shipped.probabilities)
+
+
 def test_without_any_there_is_nothing_to_select(dense):
     found = capability_selector(CapabilityRegistry(), Settings(), dense=dense).select("hello")
     assert (found.active, found.degraded) == ((), ())
