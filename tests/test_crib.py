@@ -45,6 +45,7 @@ BY_MODEL = Settings(context=ContextSettings(detector="llm"))
         (lambda crib: crib.find_tools("rain", k="two"), "k is 'two'"),
         (lambda crib: crib.find_tools("rain", scope={}), "scope must be a Scope, not dict"),
         (lambda crib: crib.find_tools("rain", where="x"), "filter .* not str"),
+        (lambda crib: crib.route("rain", passages=0), "number of passages is 0"),
         (lambda crib: crib.get_tool(5), "id .* not int"),
         (lambda _: Crib.open(5), "location .* not int"),
         (lambda _: Crib.open(""), "location .* is empty"),

@@ -105,7 +105,7 @@ def test_a_decision_is_made_where_nothing_is_indexed(settings):
         assert (decision.route.kind, ids(decision)) == ("general", [])
         assert decision.knowledge.verdict == "abstain"
         found = crib.find_knowledge("how much may a parcel weigh?")
-        assert found.reason == "no collection is in the caller's scope"
+        assert found.reason == "no collection is in reach"
 
 
 def test_tools_that_are_indexed_or_removed_are_so_in_the_next_turn(settings):

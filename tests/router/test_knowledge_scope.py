@@ -114,7 +114,7 @@ def test_the_answer_is_that_of_a_library_without_it(
 
 def test_where_nothing_may_be_asked_nothing_is_said_of_what_there_is(full):
     found = router(full).find(ask(EGG), COOKING, ())
-    assert found == KnowledgeResult(reason="no collection is in the caller's scope")
+    assert found == KnowledgeResult(reason="no collection is in reach")
 
 
 def test_an_empty_library_and_one_whose_passages_are_out_of_reach_say_the_same(full):

@@ -99,7 +99,7 @@ def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_
 
 
 HELD_BACK = replace(SURE_TOOLS, verdict="abstain")
-NO_COLLECTION = KnowledgeResult(reason="no collection is in the caller's scope")
+NO_COLLECTION = KnowledgeResult(reason="no collection is in reach")
 LATE = KnowledgeResult(reason="no time was left")
 
 
@@ -119,10 +119,10 @@ def test_where_nothing_fits_it_is_the_general_tool_and_that_is_never_certain(
     ("tools", "passages", "unasked", "reason"),
     [
         (HELD_BACK, NO_PASSAGES, (), "neither the tools nor the collections fit"),
-        (HELD_BACK, NO_COLLECTION, (), "no tool fits, and no collection is in the caller's scope"),
+        (HELD_BACK, NO_COLLECTION, (), "no tool fits, and no collection is in reach"),
         (HELD_BACK, LATE, ("knowledge",), "no tool fits, and no time was left"),
         (NO_TOOLS, NO_PASSAGES, (), "no tool is in reach, and no collection fits"),
-        (NO_TOOLS, NO_COLLECTION, (), "no tool is in reach, and no collection is in the caller's"),
+        (NO_TOOLS, NO_COLLECTION, (), "no tool is in reach, and no collection is in reach"),
     ],
 )
 def test_what_was_not_looked_at_is_not_said_to_be_unfit(tools, passages, unasked, reason):

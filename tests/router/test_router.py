@@ -180,7 +180,7 @@ def test_without_collections_nobody_says_that_they_do_not_fit(shelves):
     crib.tools.use_calibration(flat(crib.tools.calibration_fingerprint(), 0.05))
     decision = crib.route(MAIL)
     assert decision.route.kind == "general"
-    assert "no collection is in the caller's scope: confidence 0.05" in decision.route.reason
+    assert "no collection is in reach: confidence 0.05" in decision.route.reason
     assert decision.route.confidence < 1
 
 

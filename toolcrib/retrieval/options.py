@@ -216,10 +216,10 @@ class KnowledgeOptions:
     token_budget: int | None = None
 
     def __post_init__(self) -> None:
-        require_type(self.k, int | None, "option k", "a whole number")
+        require_type(self.k, int | None, "number of passages", "a whole number")
         require_type(self.token_budget, int | None, "option token_budget", "a whole number")
         require_texts(self.collections or (), "collections")
-        require_positive(self.k, "k")
+        require_positive(self.k, "the number of passages")
         require_positive(self.token_budget, "token_budget")
 
 

@@ -45,7 +45,7 @@ class Reason(StrEnum):
     SMALLTALK = "no search for small talk: {}"
     NO_TIME = "no time was left"
     NO_WORDS = "the turn holds no words"
-    NO_COLLECTION = "no collection is in the caller's scope"
+    NO_COLLECTION = "no collection is in reach"
     NO_PASSAGES = "the collections in the caller's scope hold no passages"
     FAILED = "the collections could not be searched"
     COLLECTION_FIT = "the probability that any collection fits is {:.2f}"
