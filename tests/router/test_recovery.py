@@ -16,7 +16,9 @@ from pydantic import TypeAdapter
 from pydantic import ValidationError as WrongArguments
 
 from toolcrib.errors import (
+    LanguageModelRefusedError,
     MissingExtraError,
+    RateLimitedError,
     SettingsError,
     StoreUnavailableError,
     UnknownToolError,
@@ -285,6 +287,11 @@ def test_of_a_group_the_first_member_counts():
 )
 def test_the_header_says_how_long_to_wait(headers, seconds):
     assert diagnose(answered(503, **headers)).retry_after_s == seconds
+
+
+@pytest.mark.parametrize("kind", [LanguageModelRefusedError, RateLimitedError])
+def test_an_error_of_ours_says_how_long_to_wait(kind):
+    assert diagnose(kind("status 429", retry_after_s=7.0)).retry_after_s == 7.0
 
 
 @pytest.mark.parametrize(

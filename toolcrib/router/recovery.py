@@ -271,9 +271,10 @@ def _text(error: Failure) -> str:
 
 
 def _retry_after(error: Failure, text: str) -> float | None:
-    """Seconds to wait, by the error's header, or else by its text."""
-    if isinstance(error, errors.ServiceError) and error.retry_after_s is not None:
-        return error.retry_after_s
+    """Seconds to wait, by the error's attribute or header, or else by its text."""
+    stated = getattr(error, "retry_after_s", None)
+    if isinstance(stated, int | float) and stated >= 0:
+        return stated
     for path in _HEADERS_AT:
         headers = _at(error, path)
         if headers is not None and hasattr(headers, "items"):
