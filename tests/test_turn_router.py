@@ -11,6 +11,7 @@ import pytest
 
 from tests.router.conftest import Shelves
 from toolcrib import Scope, Settings, Turn, build, errors
+from toolcrib.context import model as context_model
 from toolcrib.context.rules import HeuristicDetector
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.router.decision_log import open_log
@@ -61,6 +62,27 @@ def logged(shelves, tmp_path):
 @pytest.fixture
 def unlogged(shelves):
     return shelves.crib()
+
+
+def test_where_no_model_of_turns_can_be_fitted_cues_read_them_until_one_can(
+    shelves, monkeypatch, caplog
+):
+    crib, asked = shelves.crib(), []
+
+    def fit(*_):
+        asked.append(len(asked))
+        if len(asked) < 4:
+            raise errors.EncoderError("the embeddings do not answer")
+
+    monkeypatch.setattr(context_model, "make_context_model", fit)
+    assert crib.route(MAIL).route.kind == "tools"
+    assert crib.find_knowledge("How heavy may a parcel be?").passages
+    assert "the embeddings do not answer" in caplog.text
+    with pytest.raises(errors.EncoderError):
+        shelves.crib().learn_labels()
+    for _ in range(2):
+        crib.route(MAIL)
+    assert len(asked) == 4
 
 
 def test_every_decision_is_logged_by_its_id(logged):

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import (
+    EncoderError,
     FeedbackError,
     LearningOffError,
     QueryError,
@@ -412,9 +413,12 @@ class TurnRouter:
         with self._making:
             # Read first, so that a change while the router is made is seen next time.
             version = self._tools.version, self._knowledge and self._knowledge.version
-            if self._versioned_router is None or self._versioned_router[0] != version:
-                self._versioned_router = version, replace(self._make_router(), version=version)
-            return self._versioned_router[1]
+            made = self._versioned_router
+            # Without a model of turns cues read this turn, and the next turn tries again.
+            if made is None or made[0] != version or self._fitted_context is None:
+                made = version, replace(self._make_router(), version=version)
+                self._versioned_router = made
+            return made[1]
 
     def _make_router(self) -> Router:
         from toolcrib.context.model import make_detector
@@ -424,7 +428,11 @@ class TurnRouter:
         from toolcrib.router.tools import ToolSelector, ToolStage
 
         tools, settings = self._tools, self._settings
-        model = self._model()
+        try:
+            model = self._model()
+        except EncoderError:
+            logger.warning("no model of turns could be fitted", exc_info=True)
+            model = None
         records = [r.payload for r in tools.store.scroll(fields=("name", "server"))]
         names = (each["name"] for each in records if _is_identifier(each["name"]))
         servers = sorted({each["server"] for each in records if each["server"]})
