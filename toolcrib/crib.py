@@ -446,6 +446,7 @@ class Crib:
         Raises:
             UnknownQuestionError: the settings name no such question.
             QuestionError: the question's file is wrong, or its template cannot be filled in.
+            EncoderError: no language model answers, and the encoder fails.
         """
         require_text(question, "question")
         if question not in self._classifiers:

@@ -120,7 +120,10 @@ def test_where_the_encoder_fails_too_the_turn_goes_on(dense):
 
 def test_a_callers_encoder_gets_no_empty_list_and_its_vectors_are_scaled(dense):
     class Served:
-        name, dimensions, encode_query = "served", dense.dimensions, dense.encode_query
+        name, dimensions = "served", dense.dimensions
+
+        def encode_query(self, text):
+            return (3 * dense.encode_query(text)).tolist()
 
         def encode_documents(self, texts):
             assert texts

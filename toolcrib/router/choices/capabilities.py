@@ -19,7 +19,13 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, encode_groups
+from toolcrib.encoders.base import (
+    ClauseEncoder,
+    DenseEncoder,
+    FloatArray,
+    encode_groups,
+    unit_rows,
+)
 from toolcrib.errors import (
     CapabilityError,
     EncoderError,
@@ -402,10 +408,9 @@ class CapabilitySelector:
         Learned examples do not count.
         """
         dense = self.dense
-        if isinstance(dense, ClauseEncoder):
-            queries = dense.encode_clauses(text)
-        else:
-            queries = dense.encode_query(text)[np.newaxis]
+        clauses = dense.encode_clauses if isinstance(dense, ClauseEncoder) else None
+        rows = clauses(text) if clauses else [dense.encode_query(text)]
+        queries = unit_rows(rows, len(rows), dense.dimensions, dense.name)
         logits: Floats = np.max([self._logits(query) for query in queries], axis=0)
         likely = sigmoid(logits)
         names = (each.name for each in self._optional)
