@@ -39,6 +39,17 @@ def test_a_digest_is_that_of_what_was_approved_before_hints_were_tags():
     assert tool.model_copy(update={"safety_tags": ("own",)}).digest != tool.digest
 
 
+def test_names_of_a_default_may_change_their_order_and_nothing_else():
+    def digest(default, description='"default": "b,a"'):
+        fields = {"default": default, "description": description}
+        return ToolSpec(name="a", input_schema={"properties": {"fields": fields}}).digest
+
+    assert digest("id,issue.type,*all") == digest("*all,id,issue.type")
+    assert digest("id,title") != digest("id,text")
+    assert digest("ignore this,now") != digest("now,ignore this")
+    assert digest("a", '"default": "a,b"') != digest("a")
+
+
 def test_an_enrichment_changes_the_digest_and_an_author_s_safety_tags_win():
     bare = ToolSpec(name="a")
     written = bare.model_copy(update={"enrichment": Enrichment(safety_tags=("destructive",))})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import PureWindowsPath
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -23,6 +24,9 @@ MAX_TOOL_DESCRIPTION_CHARS = 200_000
 """Longest accepted description; no encoder reads further."""
 
 MAX_TOOL_NAME_CHARS = 512
+
+_DEFAULT_NAMES = re.compile(r'(?<="default": ")[\w.*-]+(?:,[\w.*-]+)+(?=")')
+"""Names in a default; servers write them from a set, in another order after each start."""
 
 
 def none_as(empty: type) -> BeforeValidator:
@@ -235,10 +239,14 @@ class ToolSpec(FrozenModel):
 
     @property
     def digest(self) -> str:
-        """Hex digest of the whole specification; sync skips a tool with the same digest."""
+        """Hex digest of the whole specification; sync skips a tool with the same digest.
+
+        The order of names in a default such as `id,title` does not count.
+        """
         fields = self.model_dump(mode="json")
         # Tags by hints are left out: the digest has the annotations themselves.
         hinted = hinted_tags(self.annotations)
         fields["safety_tags"] = [tag for tag in fields["safety_tags"] if tag not in hinted]
         text = json.dumps(fields, sort_keys=True, ensure_ascii=False)
+        text = _DEFAULT_NAMES.sub(lambda names: ",".join(sorted(names[0].split(","))), text)
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
