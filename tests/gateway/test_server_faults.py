@@ -264,3 +264,12 @@ async def test_a_wrong_tool_costs_no_right_one_and_of_two_of_one_name_the_first_
         "odd: tools[3] is left out: a tool must be an object, not a number",
         "odd: 'echo' is listed twice; the first one counts",
     ]
+
+
+@pytest.mark.parametrize("schema", ["inputSchema", "outputSchema"])
+async def test_a_schema_of_no_object_costs_no_tool_its_place_in_the_list(behind, schema):
+    odd = {**ECHO, "name": "odd", schema: {"type": "array"}}
+    async with behind.client({"post": [ECHO, odd]}, pass_through=9, mode="legacy") as client:
+        shown = {tool.name for tool in await client.list_tools()}
+
+    assert shown == {"post__echo", "post__odd"}

@@ -126,6 +126,7 @@ def test_parts_are_joined_and_a_required_name_has_a_property():
 def test_arguments_that_are_no_object_cannot_be_expressed(schema):
     with pytest.raises(UnfitSchemaError, match="not an object"):
         fit_schema(schema)
+    assert fit_definition(schema, "")[0]["type"] == "object"
 
 
 # -- JSON Schema 2020-12 ---------------------------------------------------------------------------

@@ -177,6 +177,8 @@ class GatewayTool(Tool):
         """Tool for callers whose key `grants` it."""
         spec, title = entry.spec, entry.spec.annotations.get("title")
         schema, about = fit_definition(spec.input_schema, spec.description)
+        # For another type than `object` clients before 2026 refuse the whole list.
+        has_fields = spec.output_schema.get("type") == "object"
         tool = cls(
             entry=entry,
             note=note,
@@ -184,7 +186,7 @@ class GatewayTool(Tool):
             title=title if isinstance(title, str) else None,
             description=" ".join(filter(None, (note, about))) or None,
             parameters=schema,
-            output_schema=spec.output_schema or None,
+            output_schema=spec.output_schema if has_fields else None,
             tags=set(spec.tags),
             meta=provider_meta(spec) or None,
             auth=lambda context: grants(context.token)(entry),

@@ -198,12 +198,13 @@ def fit_schema(schema: Mapping[str, Any]) -> FitSchema:
 def fit_definition(schema: Mapping[str, Any], description: str) -> tuple[dict[str, Any], str]:
     """Schema, with the author's property names, and description for every provider.
 
-    A schema that no object can express stays as it is.
+    A schema that no object can express keeps all but its type: clients refuse the whole list of
+    tools for another type than `object`.
     """
     try:
         fit = fit_schema(schema)
     except UnfitSchemaError:
-        return {"type": "object", "properties": {}, **schema}, description
+        return {"properties": {}, **schema, "type": "object"}, description
     return fit.schema, "\n\n".join(filter(None, (description, fit.note)))
 
 
