@@ -68,6 +68,17 @@ async def test_a_conversation_from_its_beginning_to_its_end(behind: Behind, opti
     await connection.close()
 
 
+async def test_progress_gives_a_call_its_whole_time_again(behind: Behind):
+    connection = to(behind, {"name": "cook", "does": "progress"})
+    await connection.open(60)
+
+    pending = connection.call(Nobody(), "cook", {"pause_s": 1.2}, None, 2.0, passed)
+    result = await pending.outcome()
+    await connection.close()
+
+    assert not result.is_error
+
+
 @pytest.mark.parametrize("sse", [True, None], ids=["typed", "falls back"])
 async def test_a_server_that_still_speaks_server_sent_events(sse):
     with over_http("clock-sse") as address:

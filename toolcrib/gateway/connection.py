@@ -202,6 +202,13 @@ class PendingCall:
             if question.is_sent and not question.answer.done():
                 question.answer.set_result(answers.get(key, missing))
 
+    def restart_clock(self) -> None:
+        """Give the server its whole time again: progress shows that it works."""
+        self._left_s = self._timeout_s
+        if not self._questions and not self.task.done():
+            self._timer.cancel()
+            self._timer = self._run_clock()
+
     def cancel(self) -> None:
         """Cancel the call, also at the server."""
         self.task.cancel()
@@ -462,6 +469,7 @@ class UpstreamConnection:
 
         async def check_and_call(call: PendingCall) -> types.CallToolResult:
             async def report_progress(done: float, total: float | None, text: str | None) -> None:
+                call.restart_clock()
                 await call.request.session.report_progress(done, total, text)
 
             await check(call)

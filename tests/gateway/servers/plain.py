@@ -141,6 +141,7 @@ def does_log(request, arguments):
 
 def does_progress(request, arguments):
     for done in (1, 2):
+        time.sleep(arguments.get("pause_s", 0))
         report(request, done, total=2, message="going")
     text(request, {"asked": token_of(request) is not None})
 
@@ -227,6 +228,9 @@ def offered(key):
 
 
 def gets(message):
+    if message["params"].get("arguments", {}).get("how") == "rudely":
+        does_refuse(message, {})
+        return
     said = {"type": "text", "text": json.dumps(message["params"])}
     answer(message, {"messages": [{"role": "assistant", "content": said}]})
 
