@@ -51,12 +51,15 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
         (note,) = await client.list_resources()
         templates = await client.list_resource_templates()
         said = await client.get_prompt("desk__greet", {"who": "Ada"})
+        with pytest.raises(MCPError, match="not today") as refused:
+            await client.get_prompt("desk__greet", {"who": "Ada", "how": "rudely"})
         read = await client.read_resource("note://today")
         paged = await client.read_resource("page://a/b.md")
         for uri in ("note://bad", "other://x"):
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
 
+    assert refused.value.code == -32050
     assert (prompt.name, prompt.description) == ("desk__greet", "Greet somebody.")
     told = [(each.name, each.description, each.required) for each in prompt.arguments]
     assert told == [("who", "Whom", True), ("how", None, False)]

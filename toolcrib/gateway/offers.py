@@ -18,7 +18,7 @@ from fastmcp.server.auth import AccessToken
 from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.server.providers import Provider
 from fastmcp.utilities.versions import VersionSpec
-from mcp import ClientSession, MCPError, types
+from mcp import ClientSession, types
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp.types import ReadResourceResult
 from mcp.types import Resource as McpResource
@@ -207,8 +207,6 @@ class OffersProvider(Provider):
             except TimeoutError:
                 call_s = self._pool.intervals.call_s
                 text = f"The server {server!r} gave no answer within {call_s:g} s."
-            except MCPError as error:
-                text = f"{error.message} (code {error.code})"
             except ValidationError:
                 text = f"The server {server!r} sent a reply that is not valid MCP."
             raise refused(text)
