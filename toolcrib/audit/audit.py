@@ -170,7 +170,7 @@ _PRIVATE_DATA_PATTERNS = {
         r"\b(?:conversation|chat|dialogu?e?|tool call) (?:history|log|transcript|so far|context)\b"
         r"|\b(?:previous|earlier|prior|past|all|full|entire|whole|complete)\b.{0,25}"
         r"\b(?:messages|conversation|chat|dialog(?:ue)?|transcript|turns|tool calls)\b"
-        r"|\bcontext window\b"
+        r"|\bcontext window\b(?! (?:usage|use|size|length|limits?|space)\b)"
     ),
     "its reasoning": (
         r"\bchain of thoughts?\b|\breasoning (?:that|which) led\b|\b(?:agent|stored) memor\w+"
