@@ -120,6 +120,15 @@ def test_a_file_that_is_no_mapping_is_an_error(loaded, text, reason):
         loaded(text)
 
 
+def test_a_file_of_another_user_is_an_error(loaded, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(SettingsError, match=r"^toolcrib\.yaml cannot be read: Permission denied"):
+        loaded("store: here")
+
+
 def test_a_file_with_the_other_ending_is_not_passed_over(empty_folder):
     (empty_folder / "toolcrib.yml").write_text("store: here\n")
     with pytest.raises(SettingsError, match=r"rename it to toolcrib\.yaml"):

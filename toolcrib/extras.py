@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.errors import MissingExtraError, SettingsError
 
 
 @contextmanager
@@ -33,6 +33,24 @@ def import_extra(module: str, feature: str, extra: str) -> Any:
     """
     with needs_extra(feature, extra):
         return importlib.import_module(module)
+
+
+@contextmanager
+def makes_http_client(place: str) -> Generator[None]:
+    """Turn a failure to make an HTTP client for `place` into an error of settings.
+
+    Clients read proxies and certificates from the environment, and refuse some with other errors.
+
+    Raises:
+        SettingsError: a variable names an unusable proxy or certificate file, or the URL is wrong.
+    """
+    try:
+        yield
+    except (ImportError, OSError, ValueError) as error:
+        raise SettingsError(
+            f"no client for {place} can be made ({error}); correct the URL, or the variables for "
+            "proxies and certificates (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE)"
+        ) from error
 
 
 @contextmanager

@@ -107,6 +107,6 @@ def slug_of(kind: type[BaseException]) -> str:
     return "-".join(word.lower() for word in words)
 
 
-def exit_code(error: errors.ToolcribError) -> int:
+def exit_code(error: Exception) -> int:
     """Exit code of a command that ended with an error."""
     return problem_of(error).exit_code

@@ -477,7 +477,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     """Content of a file of settings, which may be committed to a repository: no `SECRET_SETTINGS`.
 
     Raises:
-        SettingsError: the file is no YAML mapping, or holds a secret.
+        SettingsError: the file is unreadable or no YAML mapping, or holds a secret.
     """
     if not path.is_file():
         return {}
@@ -485,6 +485,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 
     try:
         content = parse_yaml(decode(path.read_bytes()))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         # Not the line, nor the error as the cause: the text there may be a key.
         raise SettingsError(f"{path} is {error}") from None

@@ -49,6 +49,22 @@ def test_ctrl_c_while_modules_are_loaded_ends_as_later_on(monkeypatch):
     assert ended.value.code == 130
 
 
+def test_what_the_system_refuses_is_one_line(shell, monkeypatch):
+    def refuse(*_given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("toolcrib.cli.docs.print_json", refuse)
+    assert (
+        shell.error("schema", "settings", code=3) == "error: [Errno 28] No space left on device\n"
+    )
+
+
+@pytest.mark.slow
+def test_a_command_runs_without_the_streams_that_the_shell_closed(shell):
+    command = f"{sys.executable} -m toolcrib schema toolspec <&- >&- 2>&-"
+    assert subprocess.run(["/bin/sh", "-c", command], cwd=shell.folder, check=False).returncode == 0
+
+
 def test_every_command_says_what_it_is_for(shell):
     for name in COMMANDS:
         done = shell(name, "--help")

@@ -260,6 +260,17 @@ def test_what_is_no_url_of_a_service_is_refused_with_what_else_there_is(url):
         Transport(url)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("HTTP_PROXY", "socks9://localhost:1"), ("SSL_CERT_FILE", "nowhere.pem")],
+)
+def test_an_environment_that_no_client_takes_is_named(monkeypatch, variable, value):
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(errors.SettingsError, match=f"http://localhost:1 .*{variable}"):
+        Transport("http://localhost:1")
+
+
 @pytest.mark.parametrize("more", ["?key=1", "#v1"])
 def test_a_url_with_more_behind_its_path_is_refused(more):
     with pytest.raises(errors.SettingsError, match="query"):

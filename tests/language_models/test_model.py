@@ -93,6 +93,12 @@ def test_a_fault_costs_one_more_request_and_another_shape_none(protocol, fault):
     assert len(server.requests) == (1 if fault in ("slow", *OTHER_SHAPES) else 2)
 
 
+def test_an_environment_that_no_client_takes_is_named(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "nowhere.pem")
+    with pytest.raises(SettingsError, match=r"http://localhost:1 .*SSL_CERT_FILE"):
+        OpenAIChatModel("double", base_url="http://localhost:1")
+
+
 def test_a_model_that_refuses_max_tokens_is_given_max_completion_tokens():
     with ChatServer(ANSWER, refuses=["max_tokens"]) as server:
         # One model: each closes the connections of its chat when it goes.

@@ -20,6 +20,7 @@ from toolcrib.store.folder import (
     Checksums,
     Generations,
     copy_sparsely,
+    holds_store,
     lock_folder,
     read_json,
     temporary_folder,
@@ -82,6 +83,15 @@ def test_a_file_of_another_user_is_no_damage(tmp_path, monkeypatch, name):
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(StoreWriteError, match=f"{name} .*give this user the right"):
         Checksums.check(Generations(tmp_path).current())
+
+
+def test_a_folder_of_another_user_is_not_taken_for_one_without_a_store(tmp_path, monkeypatch):
+    def refuse(path, **_options):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(StoreWriteError, match=r"cannot be read \(Permission denied"):
+        holds_store(tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_also_for_searches(tmp_path):

@@ -17,6 +17,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException
 from tests.store.qdrant_over_http import CLOSE, HANG, PEERS, Reply
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, sparse, unit
 from toolcrib.errors import (
+    SettingsError,
     StoreError,
     StoreReadOnlyError,
     StoreUnavailableError,
@@ -254,6 +255,19 @@ def test_an_authority_that_is_not_trusted_is_named(wired):
 
     with pytest.raises(StoreUnavailableError, match="SSL_CERT_FILE"):
         wired.connection.ask("counting", call)
+
+
+def test_an_environment_that_no_client_takes_is_named(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "nowhere.pem")
+    with pytest.raises(SettingsError, match=r"http://localhost:1 .*SSL_CERT_FILE"):
+        connect("http://localhost:1", None, 1)
+
+
+@pytest.mark.parametrize("url", ["http://ana:geheim@localhost:99999", "http://[::1", "ftp://a"])
+def test_what_is_no_url_of_a_server_is_refused_without_its_password(url):
+    with pytest.raises(StoreError, match="not the URL of a Qdrant server") as caught:
+        connect(url, None, 1)
+    assert "geheim" not in str(caught.value)
 
 
 def test_a_key_without_encryption_is_told_once_and_not_for_this_machine(caplog, recwarn):

@@ -29,10 +29,7 @@ def main() -> None:
         "HF_DATASETS_DISABLE_PROGRESS_BARS",
     ):
         os.environ.setdefault(bars, "1")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A stream of another encoding gets escapes (`\u5370`), which JSON has too.
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
     try:
         gc.set_threshold(GC_THRESHOLD_OBJECTS)
         # In here, so that Ctrl-C ends the loading of modules without a stack trace too.
@@ -49,3 +46,15 @@ def main() -> None:
         from toolcrib.cli.app import report
 
         sys.exit(report(error, as_json="--json" in sys.argv))
+
+
+def _prepare_streams() -> None:
+    """Replace closed streams, and let output of any encoding take all characters."""
+    for name in ("stdin", "stdout", "stderr"):
+        # A stream that the shell closed (`>&-`) is None, and the next file gets its number.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+", encoding="utf-8"))  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A stream of another encoding gets escapes (`\u5370`), which JSON has too.
+            stream.reconfigure(errors="backslashreplace")

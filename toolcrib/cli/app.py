@@ -211,11 +211,12 @@ def _configure(
 
 
 def report(error: Exception, *, as_json: bool) -> int:
-    """Print our own errors and return the exit code; re-raise all other errors."""
-    if not isinstance(error, ToolcribError):
+    """Print our own errors and the system's, and return the exit code; re-raise all others."""
+    if not isinstance(error, ToolcribError | OSError):
         raise error
     from toolcrib.problems import exit_code
 
-    print_error(error, as_json=as_json)
+    # What the system refused may be standard output itself.
+    print_error(error, as_json=as_json and isinstance(error, ToolcribError))
     logger.info("origin of the error", exc_info=error)
     return exit_code(error)

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.errors import ToolcribError, distinct_numbers
+from toolcrib.errors import distinct_numbers
 from toolcrib.records import (
     Context,
     Decision,
@@ -87,7 +87,7 @@ def print_either(value: Any, shown: str | Callable[[], object], *, json: bool) -
         shown()
 
 
-def print_error(error: ToolcribError, *, as_json: bool) -> None:
+def print_error(error: Exception, *, as_json: bool) -> None:
     """Print an error as a line on standard error; with `--json` as an object on standard output."""
     if as_json:
         print_json({"error": {"type": type(error).__name__, "message": str(error)}})

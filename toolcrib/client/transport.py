@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from toolcrib import errors
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import QueryError, ServiceError, ToolcribError
-from toolcrib.extras import import_extra
+from toolcrib.extras import import_extra, makes_http_client
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import IndexProgress, IndexReport, Passage, Refusal, ToolSpec
 from toolcrib.records.codec import as_json, dump, list_of, load, object_of
@@ -278,7 +278,8 @@ class Transport:
             limits=self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S),
             follow_redirects=False,
         )
-        self._pool, self._process = self._connect(), os.getpid()
+        with makes_http_client(self.url):
+            self._pool, self._process = self._connect(), os.getpid()
 
     def ask(
         self,

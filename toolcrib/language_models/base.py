@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
+from toolcrib.extras import makes_http_client
 from toolcrib.records import Message
 
 Mode: TypeAlias = Literal["tool", "schema", "text"]
@@ -143,7 +144,8 @@ class SdkChatModel(ABC):
         self.name, self.server = name, server
         self._options = {option: value for option, value in options.items() if value is not None}
         # Both given: the SDK must not read the environment. Local servers need no key.
-        self._client: Any = client(base_url=server, api_key=api_key or "none", max_retries=0)
+        with makes_http_client(server):
+            self._client: Any = client(base_url=server, api_key=api_key or "none", max_retries=0)
         # Headers from the environment (`OPENAI_CUSTOM_HEADERS`) may hold keys of other servers.
         self._client._custom_headers = {}  # noqa: SLF001 -- there is no public way
         if hasattr(self._client, "organization"):

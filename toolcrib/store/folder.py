@@ -395,7 +395,8 @@ def _digest(file: Path) -> str:
 
 def holds_store(folder: Path) -> bool:
     """True if a folder has a store, complete or not."""
-    return (folder / POINTER_FILE).exists() or any(folder.glob(f"g*/{META_FILE}"))
+    with read_errors(folder):
+        return (folder / POINTER_FILE).exists() or any(folder.glob(f"g*/{META_FILE}"))
 
 
 class Generations:

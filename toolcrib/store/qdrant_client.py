@@ -23,6 +23,7 @@ from toolcrib.errors import (
     StoreUnavailableError,
     StoreWriteError,
 )
+from toolcrib.extras import makes_http_client
 from toolcrib.retries import Retries
 
 try:
@@ -79,18 +80,23 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
 
     Raises:
         StoreError: the text is not the URL of a server.
+        SettingsError: no client can be made for it.
     """
-    parts = urlsplit(url)
     # Messages and logs must not show a user name and password.
     shown = re.sub(r"//[^/@]*@", "//", url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise StoreError(
-            f"{shown!r} is not the URL of a Qdrant server; write it like http://localhost:6333"
-        )
+    wrong = f"{shown!r} is not the URL of a Qdrant server; write it like http://localhost:6333"
+    try:
+        parts = urlsplit(url)
+        is_server = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        raise StoreError(wrong) from None
+    if not is_server:
+        raise StoreError(wrong)
     # The type of `timeout` says int; the client rounds up itself.
     timeout = cast("int", timeout_s)
     make = partial(_make_client, url=url, api_key=api_key, timeout=timeout)
-    client = make()
+    with makes_http_client(shown):
+        client = make()
     if api_key is not None and parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
         _warn_of_open_key(shown)
     return QdrantConnection(client, shown, make=make)
