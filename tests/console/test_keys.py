@@ -59,6 +59,19 @@ def test_what_cannot_be_meant_is_said_and_can_be_mended(browse, kept, admin):
     expect(page.get_by_role("dialog", name="The new key")).to_be_visible()
 
 
+def test_a_double_click_makes_one_key_that_ends_when_the_field_says(browse, kept, admin):
+    page = browse("#/keys", key=admin, at=kept)
+    bodies: list[str | None] = []
+    page.on("request", lambda each: bodies.append(each.post_data) if each.post_data else None)
+    page.get_by_role("button", name="Make a key").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Whose it is").fill("twin")
+    dialog.get_by_label("Expires after days").press_sequentially("30 days")
+    dialog.get_by_role("button", name="Make it").dblclick()
+    expect(page.get_by_role("dialog", name="The new key")).to_be_visible()
+    assert bodies == ['{"name":"twin","grant":{},"expires_days":30}']
+
+
 def test_a_key_is_revoked_after_a_question(browse, kept, admin):
     text = kept.key("leaver <b>")
     page = browse("#/keys?state=active", key=admin, at=kept)

@@ -44,7 +44,6 @@ interface ConfirmProps {
   title: string;
   verb: string;
   danger?: boolean;
-  busy?: boolean;
   confirm: () => void;
   close: () => void;
   children: ComponentChildren;
@@ -52,7 +51,7 @@ interface ConfirmProps {
 
 /** Asks before something is done that cannot be undone here. */
 export function Confirm(props: ConfirmProps): VNode {
-  const { title, verb, danger, busy, confirm, close, children } = props;
+  const { title, verb, danger, confirm, close, children } = props;
   return (
     <Dialog title={title} close={close}>
       {children}
@@ -60,12 +59,7 @@ export function Confirm(props: ConfirmProps): VNode {
         <button type="button" onClick={close} autofocus>
           Cancel
         </button>
-        <button
-          type="button"
-          class={danger ? "danger" : "strong"}
-          onClick={confirm}
-          disabled={busy}
-        >
+        <button type="button" class={danger ? "danger" : "strong"} onClick={confirm}>
           {verb}
         </button>
       </div>

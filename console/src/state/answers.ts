@@ -59,6 +59,30 @@ export function useAnswer<T>(ask: Ask<T> | null, about: readonly unknown[]): Ans
   return { ...state, again };
 }
 
+export interface Writing {
+  trouble: Trouble | undefined;
+  write: (act: () => Promise<void>) => Promise<void>;
+}
+
+/** Writes to the service, one at a time: a second click during the first writes nothing. */
+export function useWriting(): Writing {
+  const [trouble, setTrouble] = useState<Trouble>();
+  const running = useRef(false);
+  const write = async (act: () => Promise<void>): Promise<void> => {
+    if (running.current) return;
+    running.current = true;
+    try {
+      await act();
+      setTrouble(undefined);
+    } catch (error) {
+      setTrouble(asTrouble(error));
+    } finally {
+      running.current = false;
+    }
+  };
+  return { trouble, write };
+}
+
 /** A value that follows another one when that has stood still for a while. */
 export function useSettled<T>(value: T, ms: number): T {
   const [settled, setSettled] = useState(value);

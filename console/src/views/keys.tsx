@@ -2,7 +2,7 @@
 
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { call, type Trouble } from "../api/call";
+import { call } from "../api/call";
 import { type Grant, type KeyBody, type KeyList, type ListedKey, type NewKey, SENSITIVITIES } from "../api/types";
 import { Choice } from "../parts/choice";
 import { Confirm, Dialog } from "../parts/dialog";
@@ -10,7 +10,7 @@ import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
 import { announce } from "../state/announce";
-import { asTrouble, useAnswer } from "../state/answers";
+import { useAnswer, useWriting } from "../state/answers";
 import { adjust, place } from "../state/place";
 import { mayAdminister } from "../state/session";
 import { limits } from "../words/limits";
@@ -95,17 +95,14 @@ interface EndProps {
 }
 
 function Revoking({ of: key, close, done }: EndProps & { of: ListedKey }): VNode {
-  const [trouble, setTrouble] = useState<Trouble>();
-  const revoke = async (): Promise<void> => {
-    try {
+  const { trouble, write } = useWriting();
+  const revoke = (): Promise<void> =>
+    write(async () => {
       await call(`v1/keys/${key.id}`, { method: "DELETE" });
       announce(`${key.name}: revoked`);
       close();
       done();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-    }
-  };
+    });
   return (
     <Confirm title="Revoke this key?" verb="Revoke" danger confirm={revoke} close={close}>
       <p>
@@ -131,21 +128,24 @@ const FIELDS: readonly (readonly [keyof Grant | "name" | "days", string, string]
   ["profile", "Profile of a gateway", "none"],
 ];
 
+/** Rules of fields that the browser holds; a text that is no number would be lost, and the key kept. */
+const RULES: Readonly<Record<string, object>> = {
+  name: { required: true },
+  days: { type: "number", min: 0.001, step: "any" },
+};
+
 function Making({ close, done }: EndProps): VNode {
   const [typed, setTyped] = useState<Readonly<Record<string, string>>>({});
   const [made, setMade] = useState<NewKey>();
-  const [trouble, setTrouble] = useState<Trouble>();
+  const { trouble, write } = useWriting();
   const set = (name: string, value: string): void => setTyped({ ...typed, [name]: value });
-  const make = async (event: Event): Promise<void> => {
+  const make = (event: Event): Promise<void> => {
     event.preventDefault();
-    try {
+    return write(async () => {
       setMade(await call<NewKey>("v1/keys", { method: "POST", body: asBody(typed) }));
-      setTrouble(undefined);
       announce("key made");
       done();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-    }
+    });
   };
   if (made) {
     return (
@@ -164,7 +164,7 @@ function Making({ close, done }: EndProps): VNode {
           <label class="field" key={name}>
             {label}
             <input
-              required={name === "name"}
+              {...RULES[name]}
               placeholder={hint}
               autocomplete="off"
               value={typed[name] ?? ""}

@@ -10,7 +10,7 @@ import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
 import { announce } from "../state/announce";
-import { asTrouble, useAnswer } from "../state/answers";
+import { useAnswer, useWriting } from "../state/answers";
 import { asked } from "../state/session";
 import { percent, score, several, when } from "../words/figures";
 
@@ -48,19 +48,15 @@ export function Learning(): VNode {
 }
 
 function Learned({ status, done }: { status: LearningStatus; done: () => void }): VNode {
-  const [trouble, setTrouble] = useState<Trouble>();
+  const { trouble, write } = useWriting();
   const [what, setWhat] = useState<string>();
-  const tell = async (path: string, body: object | undefined, said: string): Promise<void> => {
-    try {
+  const tell = (path: string, body: object | undefined, said: string): Promise<void> =>
+    write(async () => {
       await call(path, { method: "POST", body });
       announce(said);
       setWhat(undefined);
-      setTrouble(undefined);
       done();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-    }
-  };
+    });
   const turned = status.on ? "off" : "on";
   return (
     <>

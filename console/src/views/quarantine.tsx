@@ -1,8 +1,8 @@
 /** Tools that are held back: why, what changed, and what becomes of them. */
 
 import type { VNode } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { call, idPath, type Trouble } from "../api/call";
+import { useState } from "preact/hooks";
+import { call, idPath } from "../api/call";
 import type { Held, Spec } from "../api/types";
 import { Confirm } from "../parts/dialog";
 import { Difference } from "../parts/difference";
@@ -12,7 +12,7 @@ import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
 import { announce } from "../state/announce";
-import { asTrouble, useAnswer } from "../state/answers";
+import { useAnswer, useWriting } from "../state/answers";
 import { walk } from "../state/arrows";
 import { adjust, place } from "../state/place";
 import { asked, mayWrite } from "../state/session";
@@ -163,30 +163,21 @@ interface JudgementProps {
 }
 
 function Judgement({ held, choice, close, done }: JudgementProps): VNode {
-  const [busy, setBusy] = useState(false);
-  const [trouble, setTrouble] = useState<Trouble>();
-  useEffect(() => setTrouble(undefined), [choice]);
-  const judge = async (): Promise<void> => {
-    setBusy(true);
-    try {
+  const { trouble, write } = useWriting();
+  const judge = (): Promise<void> =>
+    write(async () => {
       const path = `v1/quarantine/${idPath(held.tool_id)}`;
       await call(path, { method: "POST", body: { verdict: choice, digest: held.digest } });
       announce(`${held.tool_id}: ${choice === "approve" ? "approved" : "rejected"}`);
       close();
       done();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-    } finally {
-      setBusy(false);
-    }
-  };
+    });
   const approves = choice === "approve";
   return (
     <Confirm
       title={approves ? "Approve this version?" : "Reject this version?"}
       verb={approves ? "Approve" : "Reject"}
       danger={!approves}
-      busy={busy}
       confirm={judge}
       close={close}
     >

@@ -2,7 +2,7 @@
 
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { call, idPath, Trouble } from "../api/call";
+import { call, idPath } from "../api/call";
 import type { AddedServers, ConfiguredServer, ServerList } from "../api/types";
 import { Confirm, Dialog } from "../parts/dialog";
 import { parsed, PasteField } from "../parts/paste";
@@ -10,7 +10,7 @@ import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
 import { announce } from "../state/announce";
-import { asTrouble, useAnswer } from "../state/answers";
+import { useAnswer, useWriting } from "../state/answers";
 import { mayAdminister } from "../state/session";
 import { several } from "../words/figures";
 import { AdminOnly } from "./empty";
@@ -46,18 +46,14 @@ export function Servers(): VNode {
 function Listed({ servers, done }: { servers: readonly ConfiguredServer[]; done: () => void }): VNode {
   const [adds, setAdds] = useState(false);
   const [gone, setGone] = useState<string>();
-  const [trouble, setTrouble] = useState<Trouble>();
-  const change = async (name: string, how: object, said: string): Promise<void> => {
-    try {
+  const { trouble, write } = useWriting();
+  const change = (name: string, how: object, said: string): Promise<void> =>
+    write(async () => {
       await call(`v1/servers/${idPath(name)}`, how);
       announce(`${name}: ${said}`);
       setGone(undefined);
-      setTrouble(undefined);
       done();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-    }
-  };
+    });
   const turn = (name: string, on: boolean): Promise<void> =>
     change(name, { method: "POST", body: { on } }, on ? "switched on" : "switched off");
   return (
@@ -144,17 +140,15 @@ function Line({ server, turn, remove }: LineProps): VNode {
 function Adding({ close, done }: { close: () => void; done: () => void }): VNode {
   const [text, setText] = useState("");
   const [added, setAdded] = useState<AddedServers>();
-  const [trouble, setTrouble] = useState<Trouble>();
-  const add = async (event: Event): Promise<void> => {
+  const { trouble, write } = useWriting();
+  const add = (event: Event): Promise<void> => {
     event.preventDefault();
-    try {
+    return write(async () => {
       const body = { document: parsed(text) };
       setAdded(await call<AddedServers>("v1/servers", { method: "POST", body }));
       announce("servers added");
       done();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-    }
+    });
   };
   if (added) return <Added added={added} close={close} />;
   return (

@@ -2,14 +2,14 @@
 
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { call, type Trouble } from "../api/call";
+import { call } from "../api/call";
 import type { ToolReport } from "../api/types";
 import { Confirm, Dialog } from "../parts/dialog";
 import { parsed, PasteField } from "../parts/paste";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { announce } from "../state/announce";
-import { asTrouble } from "../state/answers";
+import { useWriting } from "../state/answers";
 import { adjust, link, place } from "../state/place";
 import { several } from "../words/figures";
 
@@ -51,17 +51,14 @@ function Adding({ close, done }: EndProps): VNode {
   const [server, setServer] = useState("");
   const [prune, setPrune] = useState(false);
   const [report, setReport] = useState<ToolReport>();
-  const [trouble, setTrouble] = useState<Trouble>();
-  const add = async (event: Event): Promise<void> => {
+  const { trouble, write } = useWriting();
+  const add = (event: Event): Promise<void> => {
     event.preventDefault();
-    try {
+    return write(async () => {
       setReport(await send(parsed(text), server, prune && server.trim() !== ""));
-      setTrouble(undefined);
       announce("tools added");
       done();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-    }
+    });
   };
   if (report) return <Report report={report} close={close} />;
   return (
@@ -125,18 +122,15 @@ function Report({ report, close }: { report: ToolReport; close: () => void }): V
 }
 
 function Removing({ server, close, done }: EndProps & { server: string }): VNode {
-  const [trouble, setTrouble] = useState<Trouble>();
-  const remove = async (): Promise<void> => {
-    try {
+  const { trouble, write } = useWriting();
+  const remove = (): Promise<void> =>
+    write(async () => {
       const report = await send([], server, true);
       announce(`${several(report.removed, "tool")} removed`);
       close();
       adjust({ server: undefined, after: undefined });
       done();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-    }
-  };
+    });
   return (
     <Confirm title="Remove all its tools?" verb="Remove" danger confirm={remove} close={close}>
       <p>

@@ -2,7 +2,7 @@
 
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { call, idPath, type Trouble } from "../api/call";
+import { call, idPath } from "../api/call";
 import type { Spec } from "../api/types";
 import { Confirm } from "../parts/dialog";
 import { LinkGraph } from "../parts/links";
@@ -11,7 +11,7 @@ import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
 import { announce } from "../state/announce";
-import { asTrouble, useAnswer } from "../state/answers";
+import { useAnswer, useWriting } from "../state/answers";
 import { adjust, link } from "../state/place";
 import { asked, mayWrite } from "../state/session";
 import { onEscape } from "../state/shortcuts";
@@ -74,24 +74,15 @@ function Nearest({ ids }: { ids: readonly string[] }): VNode | null {
 
 function Remove({ spec, path }: { spec: Spec; path: string }): VNode {
   const [asking, setAsking] = useState(false);
-  const [busy, setBusy] = useState(false);
-  const [trouble, setTrouble] = useState<Trouble>();
-  const remove = async (): Promise<void> => {
-    setBusy(true);
-    try {
+  const { trouble, write } = useWriting();
+  const remove = (): Promise<void> =>
+    write(async () => {
       await call(path, { method: "DELETE" });
       announce(`${spec.id} was deleted`);
       back();
-    } catch (error) {
-      setTrouble(asTrouble(error));
-      setAsking(false);
-    } finally {
-      setBusy(false);
-    }
-  };
+    });
   return (
     <section class="remove">
-      {trouble && <TroubleNote trouble={trouble} />}
       <button type="button" class="danger" onClick={() => setAsking(true)}>
         Delete this tool
       </button>
@@ -100,7 +91,6 @@ function Remove({ spec, path }: { spec: Spec; path: string }): VNode {
           title="Delete this tool?"
           verb="Delete"
           danger
-          busy={busy}
           confirm={remove}
           close={() => setAsking(false)}
         >
@@ -111,6 +101,7 @@ function Remove({ spec, path }: { spec: Spec; path: string }): VNode {
             is taken out of the index, and no agent finds it any more. It comes back when its source
             is indexed again.
           </p>
+          {trouble && <TroubleNote trouble={trouble} />}
         </Confirm>
       )}
     </section>
