@@ -92,10 +92,17 @@ def test_the_head_names_the_namespace_and_counts_no_other(browse, service):
     expect(page.locator(".who small")).to_have_text(name)
 
 
-def test_a_namespace_out_of_reach_is_said_to_be(browse, service):
-    page = browse("#/registry?ns=elsewhere", key=service.key())
-    expect(page.locator(".trouble-title")).to_have_text("Not allowed to this key")
-    page.get_by_role("button", name="Leave namespace elsewhere").click()
+@pytest.mark.parametrize(
+    ("name", "spaces", "trouble"),
+    [
+        ("elsewhere", ("default",), "Not allowed to this key"),
+        ("UPPER", ("*",), "The request cannot be answered as it is"),
+    ],
+)
+def test_a_namespace_out_of_reach_is_said_to_be(browse, service, name, spaces, trouble):
+    page = browse(f"#/registry?ns={name}", key=service.key(namespaces=spaces))
+    expect(page.locator(".trouble-title")).to_have_text(trouble)
+    page.get_by_role("button", name=f"Leave namespace {name}").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Registry")
 
 
@@ -106,6 +113,15 @@ def test_what_is_for_admins_is_offered_to_no_other_key(browse, service, access, 
     expect(page.get_by_text("toolcrib keys create my-name --admin")).to_be_visible()
     expect(page.get_by_role("button", name=button)).to_have_count(0)
     expect(page.get_by_role("link", name=view, exact=True)).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("grant", "count"), [({"access": "read"}, 0), ({"servers": {"desk"}}, 0), ({}, 1)]
+)
+def test_learning_is_offered_to_a_key_that_may_see_it(browse, service, grant, count):
+    page = browse("#/registry", key=service.key(**{"access": "write", **grant}))
+    page.locator(".who").wait_for()
+    expect(page.get_by_role("link", name="Learning", exact=True)).to_have_count(count)
 
 
 def test_too_many_requests_are_said_with_the_time_to_wait(browse, service):

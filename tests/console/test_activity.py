@@ -61,4 +61,4 @@ def test_of_a_server_that_the_index_has_too_both_numbers_are_shown(browse, watch
 
 def test_without_a_gateway_the_page_says_what_to_set(browse):
     page = browse("#/activity")
-    expect(page.locator(".calm")).to_contain_text("service.gateway")
+    expect(page.locator(".calm")).to_contain_text("service.gateway names its store; keys")

@@ -58,7 +58,7 @@ def test_decisions_are_narrowed_by_route_and_words(browse, namespace):
     page.get_by_role("combobox", name="Route").select_option("")
     page.get_by_label("Holds").fill("letter ana")
     expect(page.locator(".record-text")).to_have_text(["send a letter to Ana"])
-    page.get_by_label("Holds").fill("elephant")
+    page.get_by_label("Holds").fill("confidence")
     expect(page.get_by_text("None of those that were read is like this.")).to_be_visible()
 
 

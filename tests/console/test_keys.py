@@ -52,7 +52,9 @@ def test_what_cannot_be_meant_is_said_and_can_be_mended(browse, kept, admin):
     dialog.get_by_label("Whose it is").fill("x")
     dialog.get_by_label("Rate").fill("5/day")
     dialog.get_by_role("button", name="Make it").click()
-    expect(dialog.locator(".trouble")).to_contain_text("rate")
+    trouble = dialog.locator(".trouble")
+    expect(trouble).to_contain_text("rate")
+    assert trouble.inner_text().count("should match") == 1
     expect(dialog.get_by_label("Whose it is")).to_have_value("x")
     dialog.get_by_label("Rate").fill("")
     dialog.get_by_role("button", name="Make it").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,13 @@ DIALOGS = {
 BEYOND_A_PHONE = """[...document.querySelectorAll("body *:not(.unseen, .unseen *, option, bdi)")]
     .filter(e => e.getBoundingClientRect().right > 400.5).map(e => e.outerHTML)"""
 
+LINES = """all => all.map(each => {
+    const range = document.createRange();
+    range.selectNodeContents(each);
+    return new Set([...range.getClientRects()].map(rect => rect.top)).size;
+})"""
+"""Number of lines that the text of each element takes."""
+
 LONG = "a-very-long-word-without-any-place-to-break-it" * 4
 
 
@@ -84,6 +92,30 @@ def test_nothing_stands_out_beyond_a_phone(browse, service, admin):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate(BEYOND_A_PHONE) == [], (place, scheme)
             assert page.evaluate("document.documentElement.scrollWidth") == 400, (place, scheme)
+
+
+def test_words_and_numbers_stay_whole_on_a_tablet_and_a_phone(browse, service, admin):
+    page = browse("#/overview", key=admin, viewport={"width": 720, "height": 800})
+    page.locator("td").first.wait_for()
+    for width in (720, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        words = page.locator("nav a, thead th").filter(has_not_text=re.compile(r"\w \w"))
+        assert set(words.evaluate_all(LINES)) == {1}, width
+
+
+def test_a_long_name_of_a_tool_is_broken(asked):
+    page = asked("refund order 8812")
+    page.locator(".hit-name b").first.evaluate("(e, name) => { e.textContent = name }", "x" * 180)
+    assert page.evaluate("document.documentElement.scrollWidth") == 1280
+
+
+def test_paper_has_the_answer_with_its_bars_and_no_navigation(asked):
+    page = asked("refund order 8812")
+    page.evaluate("document.documentElement.dataset.look = 'dark'")
+    page.emulate_media(media="print", color_scheme="light")
+    expect(page.locator("body")).to_have_css("background-color", "rgb(255, 255, 255)")
+    expect(page.locator(".head")).to_be_hidden()
+    expect(page.locator(".segment").first).to_have_css("print-color-adjust", "exact")
 
 
 @pytest.mark.parametrize(

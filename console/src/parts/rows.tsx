@@ -10,7 +10,7 @@ interface RowsProps {
 
 export function Rows({ label, columns, children }: RowsProps): VNode {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+    <div class="scroll rows" tabIndex={0} role="region" aria-label={label}>
       <table>
         <thead>
           <tr>

@@ -16,7 +16,8 @@ interface Props {
 export function TroubleNote({ trouble, again, children }: Props): VNode {
   const rest = useCountdown(trouble);
   useEffect(() => announce(`${trouble.title}. ${trouble.message}`), [trouble]);
-  const detail = trouble.message === trouble.title ? "" : trouble.message;
+  // The message of several faults is their list once more.
+  const detail = trouble.faults.length || trouble.message === trouble.title ? "" : trouble.message;
   return (
     <div class="trouble" data-kind={trouble.slug}>
       <p class="trouble-title">{trouble.title}</p>

@@ -3,8 +3,9 @@
 import { call, callAs, Trouble } from "../api/call";
 import type { Me } from "../api/types";
 import { keep, kept } from "./kept";
-import { adjust, place } from "./place";
+import { ADMIN_VIEWS, adjust, place, type View } from "./place";
 import { doubt } from "./pulse";
+import { limits } from "../words/limits";
 import { computed, signal } from "./signal";
 
 const KEY = "toolcrib.key";
@@ -17,6 +18,12 @@ export const refusal = signal<Trouble | null>(null);
 export const asked = computed(() => place.value.params.get("ns") ?? "");
 export const mayWrite = computed(() => me.value !== null && me.value.access !== "read");
 export const mayAdminister = computed(() => me.value?.access === "admin");
+
+/** Whether the key may see anything in a view. */
+export function isOffered(view: View): boolean {
+  if (view === "learning") return mayWrite.value && limits(me.value?.scope ?? {}).length === 0;
+  return mayAdminister.value || !ADMIN_VIEWS.has(view);
+}
 
 callAs(() => ({ key: key.value, namespace: asked.value }));
 

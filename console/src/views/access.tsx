@@ -20,7 +20,7 @@ export function Entrance(): VNode {
       <>
         <h1>toolcrib</h1>
         <TroubleNote trouble={trouble} again={identify}>
-          {trouble.status === 403 && asked.value && (
+          {[403, 422].includes(trouble.status) && asked.value && (
             <p>
               <button type="button" onClick={() => chooseNamespace("")}>
                 Leave namespace {asked.value}

@@ -37,7 +37,8 @@ function Calls({ calls = [], gateways = 0, saved = 0, failures = 0 }: GatewayAct
   if (calls.length === 0) {
     return (
       <p class="calm">
-        No call of a gateway is known. The setting <code>service.gateway</code> names its store.
+        No call of a gateway is known. The setting <code>service.gateway</code> names its store;
+        keys without limits that may write see it, in the default namespace.
       </p>
     );
   }

@@ -167,7 +167,9 @@ function isOf(record: DecisionRecord, verdict: string): boolean {
   return verdict === "degraded" ? record.degraded.length > 0 : record.tools.verdict === verdict;
 }
 
-function holds(record: DecisionRecord, words: string): boolean {
-  const all = JSON.stringify(record).toLowerCase();
+/** Whether words are in the turn or in the ids of what it got: figures and times would hold any number. */
+function holds({ text, tools, knowledge }: DecisionRecord, words: string): boolean {
+  const got = [...tools.items, ...knowledge.collections, ...knowledge.passages];
+  const all = [text?.turn, ...got.map(({ id }) => id)].join("\n").toLowerCase();
   return words.toLowerCase().trim().split(/\s+/).every((word) => all.includes(word));
 }

@@ -3,9 +3,9 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { look, LOOKS, wear } from "../state/look";
-import { ADMIN_VIEWS, link, place, TITLES, VIEWS } from "../state/place";
+import { link, place, TITLES, VIEWS } from "../state/place";
 import { away, ready } from "../state/pulse";
-import { mayAdminister, me } from "../state/session";
+import { isOffered, me } from "../state/session";
 import { helpOpen } from "../state/shortcuts";
 import { AccessDialog } from "./access";
 
@@ -21,7 +21,7 @@ export function Head(): VNode {
       </a>
       <nav aria-label="Views">
         <ul>
-          {VIEWS.filter((view) => mayAdminister.value || !ADMIN_VIEWS.has(view)).map((view) => (
+          {VIEWS.filter(isOffered).map((view) => (
             <li key={view}>
               <a href={link(view)} aria-current={place.value.view === view ? "page" : undefined}>
                 {TITLES[view]}
