@@ -64,7 +64,7 @@ from toolcrib.retrieval.steps import (
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import Filter, HasId, Not, all_of, from_scope
 from toolcrib.store.payload import read_tool
-from toolcrib.text import head_and_tail
+from toolcrib.text import head_and_tail, tokenise, unique
 
 logger = logging.getLogger(__name__)
 
@@ -634,11 +634,12 @@ class HybridRetriever:
         return features(scores, legs, found.terms)[: len(hits)]
 
     def _unmatched_words(self, run: _QueryRun) -> tuple[str, ...]:
-        """Words of the query that no tool in reach has."""
-        words = list(dict.fromkeys(self._lexical.terms(run.query.text)))
-        vectors = [self._lexical.encode_terms([word]) for word in words]
+        """Words of the query that no tool in reach has, as they are spelled there: no stems."""
+        text = run.query.text
+        words = dict(zip(self._lexical.terms(text), tokenise(text, "none"), strict=True))
+        vectors = [self._lexical.encode_terms([term]) for term in words]
         found = run.legs.matches(vectors, run.legs.where)
-        return tuple(word for word, is_found in zip(words, found, strict=True) if not is_found)
+        return unique(word for word, hit in zip(words.values(), found, strict=True) if not hit)
 
 
 def _merge_sentence(
