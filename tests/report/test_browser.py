@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from html import escape, unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ BROWSER = next(
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 
 DARK, LIGHT = 0, 1
-PHONE, DESK = 400, 1200
+PHONE, PAPER, DESK = 400, 718, 1200
 
 # In frames, as a window of its own is never narrower than 500 pixels.
 FRAME = '<iframe srcdoc="{page}" style="width: {width}px; height: 900px; border: 0"></iframe>'
@@ -38,6 +39,7 @@ PROBE = """<script>addEventListener("load", () => {
     all(words).filter(e => box(e).right > root.clientWidth + 0.5).map(e => e.textContent).join(),
     Math.min(...all("svg text").map(letters)),
     all("svg").filter(e => box(e).height > 40).length,
+    all(".scroll:not(.inner *)").filter(e => e.scrollWidth > e.clientWidth).length,
   ];
  };
  const frames = [...document.querySelectorAll("iframe")];
@@ -72,16 +74,28 @@ def browse(page: Path, *options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-def test_nothing_stands_out_beyond_the_window(page: Path):
-    text, widths = escape(page.read_text("utf-8")), (PHONE, DESK)
-    frames = "".join(FRAME.format(page=text, width=width) for width in widths)
+def probes(page: Path, html: str, widths: tuple[int, ...]) -> list[list[Any]]:
+    """Measures of the page in frames of these widths."""
+    frames = "".join(FRAME.format(page=escape(html), width=width) for width in widths)
     framed = page.with_name("framed.html")
     framed.write_text(f"<!doctype html><body>{frames}{PROBE}</body>", "utf-8")
     found = re.search(r'data-probe="([^"]*)"', browse(framed, "--dump-dom"))
     assert found
-    for width, probe in zip(widths, json.loads(unescape(found[1])), strict=True):
-        window, needed, beyond, smallest_letters, drawings = probe
+    return json.loads(unescape(found[1]))
+
+
+@pytest.mark.slow
+def test_paper_has_whole_leaderboards(page: Path):
+    html = page.read_text("utf-8").replace("@media print", "@media screen")
+    ((*_, cut),) = probes(page, html, (PAPER,))
+    assert cut == 0
+
+
+@pytest.mark.slow
+def test_nothing_stands_out_beyond_the_window(page: Path):
+    widths = (PHONE, DESK)
+    for width, probe in zip(widths, probes(page, page.read_text("utf-8"), widths), strict=True):
+        window, needed, beyond, smallest_letters, drawings, _ = probe
         assert window == needed == width
         assert beyond == ""
         assert smallest_letters > 9
