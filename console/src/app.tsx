@@ -6,7 +6,7 @@ import { TroubleNote } from "./parts/trouble";
 import { Waiting } from "./parts/waiting";
 import { announced } from "./state/announce";
 import { useAnswer } from "./state/answers";
-import { place, TITLES, type View } from "./state/place";
+import { arrivalTop, place, TITLES, type View } from "./state/place";
 import { revived, watchPulse } from "./state/pulse";
 import { asked, identify, me } from "./state/session";
 import { helpOpen, listen } from "./state/shortcuts";
@@ -77,7 +77,7 @@ export function App(): VNode {
   );
 }
 
-/** Another view, or something opened in it: named in the title, and begun at its top.
+/** Another view, or something opened in it: named in the title, and begun where it was left.
 
 Where the page itself has just been opened, the keyboard begins at its very top. */
 function useArrival(main: HTMLElement | null): void {
@@ -88,7 +88,9 @@ function useArrival(main: HTMLElement | null): void {
     const what = opened ?? TITLES[view];
     document.title = `${what} · toolcrib`;
     if (main === null) return;
-    scrollTo({ top: 0 });
+    // What is shown may still be on its way: the room for it is there at once.
+    main.style.minHeight = arrivalTop ? `${arrivalTop + innerHeight}px` : "";
+    scrollTo({ top: arrivalTop });
     if (me.value === null) return;
     arrivals.current += 1;
     const waits = view === "ask" && !params.get("q");

@@ -194,3 +194,19 @@ def test_who_may_only_read_is_offered_nothing_else(browse, service):
     expect(page.get_by_role("button", name="Delete this tool")).to_have_count(0)
     page.go_back()
     expect(page.get_by_role("button", name="Add tools")).to_have_count(0)
+
+
+def test_the_way_back_from_a_tool_leads_to_its_line_in_the_list(browse):
+    page = browse("#/registry", viewport={"width": 1280, "height": 400})
+    line = page.locator(".spec-line").last
+    line.wait_for()
+    page.evaluate("new Promise(done => { addEventListener('scroll', done); scrollTo(0, 9999) })")
+    line.click()
+    page.locator("article.tool").wait_for()
+    assert page.evaluate("scrollY") == 0
+    page.go_back()
+    expect(line).to_be_in_viewport()
+    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="Registry").click()
+    page.locator(".spec-line").first.wait_for()
+    assert page.evaluate("scrollY") == 0

@@ -43,7 +43,18 @@ export type Params = Readonly<Record<string, string | readonly string[] | undefi
 
 export const place = signal<Place>(read(location.hash));
 
-addEventListener("popstate", () => {
+/** How far each address was scrolled. */
+const tops = new Map<string, number>();
+addEventListener("scroll", () => tops.set(location.hash, scrollY));
+
+/** Where the reader begins: at the top, or where Back and Forward find an address as it was left. */
+export let arrivalTop = 0;
+
+history.replaceState({}, "");
+addEventListener("popstate", ({ state }) => {
+  // A link's entry has no state before it is marked here.
+  arrivalTop = state === null ? 0 : (tops.get(location.hash) ?? 0);
+  history.replaceState({}, "");
   place.value = read(location.hash);
 });
 
@@ -64,8 +75,11 @@ export function link(view: View, params: Params = {}): string {
 export function go(view: View, params: Params = {}, replace = false): void {
   const to = link(view, params);
   if (to === location.hash) return;
-  if (replace) history.replaceState(null, "", to);
-  else history.pushState(null, "", to);
+  if (replace) history.replaceState({}, "", to);
+  else {
+    history.pushState({}, "", to);
+    arrivalTop = 0;
+  }
   place.value = read(to);
 }
 
