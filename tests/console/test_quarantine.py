@@ -73,7 +73,7 @@ def test_a_rejected_tool_is_forgotten(held):
     page, _, client = held
     page.get_by_role("button", name="Reject", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Reject").click()
-    expect(page.get_by_text("Nothing is held back.")).to_be_visible()
+    expect(page.get_by_text("post/send_mail is not held back any more.")).to_be_visible()
     assert client.get("/v1/tools/post/send_mail").status_code == 404
     assert client.get("/v1/quarantine").json() == {"held": []}
 

@@ -37,6 +37,11 @@ export function Quarantine(): VNode {
       {trouble && <TroubleNote trouble={trouble} again={again} />}
       {value === undefined && !trouble && <Waiting what="Reading" />}
       {value && held.length === 0 && <p class="calm">Nothing is held back.</p>}
+      {value && chosen && !held.some((each) => each.tool_id === chosen) && (
+        <p class="note">
+          <Untrusted text={chosen} /> is not held back any more.
+        </p>
+      )}
       <ul class="held-list" onKeyDown={walk}>
         {held.map((each) => (
           <HeldLine key={each.tool_id} held={each} open={each.tool_id === chosen} done={again} />
