@@ -135,3 +135,13 @@ def test_the_json_can_be_copied(asked):
     expect(page.locator(".json-body button").first).to_have_text("Copied")
     copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
     assert copied["context"]["smalltalk"] == "greeting"
+
+
+def test_a_double_click_asks_once(browse):
+    page = browse("#/ask")
+    routes: list[str] = []
+    page.on("request", lambda each: routes.append(each.url) if "/v1/route" in each.url else None)
+    page.get_by_label("What does the user say?").fill("good afternoon!")
+    page.get_by_role("button", name="Ask", exact=True).dblclick()
+    page.locator(".answer").wait_for()
+    assert len(routes) == 1

@@ -1,6 +1,6 @@
 /** Questions to the service from a component: the last one counts, the others are called off. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Trouble } from "../api/call";
 import { revived } from "./pulse";
 import { heed } from "./session";
@@ -29,7 +29,8 @@ export function useAnswer<T>(ask: Ask<T> | null, about: readonly unknown[]): Ans
   const failed = useRef(false);
   const again = (): void => setTurn((before) => before + 1);
   const comebacks = revived.value;
-  useEffect(() => {
+  // Before the browser paints: a second click must find that the first one is waited for.
+  useLayoutEffect(() => {
     if (ask === null) {
       setState(nothing);
       return undefined;
