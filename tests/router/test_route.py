@@ -41,6 +41,12 @@ def test_a_question_with_fitting_passages_goes_to_knowledge():
     assert route.reason == "written knowledge answers this"
 
 
+def test_passages_below_their_threshold_are_named_in_the_reason():
+    doubted = replace(SURE_PASSAGES, verdict="fallback", reason="no collection is likely enough")
+    reason = "written knowledge answers this, but perhaps no passage fits: no collection is likely"
+    assert choose_route(RouteEvidence(READING, NO_TOOLS, doubted)).reason.startswith(reason)
+
+
 @pytest.mark.parametrize("tools", [SURE_TOOLS, UNSURE_TOOLS])
 def test_at_a_step_tools_are_never_left_out_for_passages(tools):
     evidence = RouteEvidence(READING, tools, SURE_PASSAGES, is_step=True)
@@ -90,6 +96,15 @@ def test_evidence_that_passed_its_own_threshold_is_not_outvoted_by_neither():
     assert choose_route(likely).kind == "tools"
     read = replace(nothing, knowledge=replace(known("handbook"), fit=0.4))
     assert choose_route(read).kind == "knowledge"
+
+
+def test_equal_tools_that_share_the_probability_are_not_outvoted_by_neither():
+    equal = found("tasks/list", "todo/list", sure=0.85)
+    equal = replace(equal, tools=tuple(replace(hit, probability=0.2) for hit in equal.tools))
+    assert choose_route(RouteEvidence(NEITHER, equal, NO_PASSAGES)).kind == "tools"
+    unsure = RouteEvidence(NEITHER, replace(equal, confidence=0.7), NO_PASSAGES)
+    reason = choose_route(unsure).reason
+    assert reason.startswith("the turn probably needs no tool, and no collection fits: though")
 
 
 def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_is_told():

@@ -19,9 +19,9 @@ passages. Fitted on turns with labelled routes (benchmarks/turns.py --fit)."""
 FIRST_NEED_THRESHOLD, SECOND_NEED_THRESHOLD = 0.4, 0.5
 """Minimum probability of the likelier need, and of the other need beside it."""
 
-MIN_TOOL_ROUTE_PROBABILITY = 0.5
-"""Minimum probability of the first tool that rules out the route `general`; for passages their
-verdict does."""
+MIN_TOOL_ROUTE_PROBABILITY, MIN_TOOL_ROUTE_CONFIDENCE = 0.5, 0.8
+"""Minimum probability of the first tool, or that any tool fits, that rules out the route `general`;
+for passages their verdict does. Equal tools share one probability, so either bound is enough."""
 
 STATED_NEED_PROBABILITY = 0.05
 """Minimum probability of each need in a turn with both an order and a question; below it, the
@@ -41,6 +41,7 @@ class Reason(StrEnum):
     BOTH = "this needs a tool and written knowledge"
     GENERAL = "neither the tools nor the collections fit"
     NO_TOOL_FITS = "no tool fits"
+    NO_TOOL_NEEDED = "the turn probably needs no tool"
     NO_COLLECTION_FITS = "no collection fits"
     SMALLTALK = "no search for small talk: {}"
     NO_TIME = "no time was left"
@@ -157,12 +158,9 @@ def choose_route(evidence: RouteEvidence) -> Route:
     if not (evidence.found_tools or evidence.found_passages):
         return Route("general", _general_reason(evidence))
     kind = _KINDS[_needs(evidence)]
-    doubted = kind in ("tools", "both") and tools.verdict != "accept"
-    if doubted and evidence.gate_decides:
+    if evidence.gate_decides and kind in ("tools", "both") and tools.verdict != "accept":
         kind = "both" if knowledge.passages else "general"
-    reason = _general_reason(evidence) if kind == "general" else Reason[kind.upper()].format()
-    if doubted and kind != "general":
-        reason = f"{reason}, but perhaps no tool fits: {tools.reason}"
+    reason = _general_reason(evidence) if kind == "general" else _reason(evidence, kind)
     likely = route_probabilities(evidence)
     guess = ROUTE_OF_NEED.get(context.need or "", "tools")
     if kind == guess:
@@ -205,8 +203,11 @@ def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
         return needs_tool, needs_text
     if has_text and knowledge.verdict == "accept":
         return False, True
-    likely = 0.0 if evidence.is_lexical_only else evidence.first_tool_probability or 0.0
-    return has_tools and likely >= MIN_TOOL_ROUTE_PROBABILITY, False
+    is_likely = not evidence.is_lexical_only and (
+        (evidence.first_tool_probability or 0.0) >= MIN_TOOL_ROUTE_PROBABILITY
+        or (tools.confidence or 0.0) >= MIN_TOOL_ROUTE_CONFIDENCE
+    )
+    return has_tools and is_likely, False
 
 
 def _is_fitting_order(evidence: RouteEvidence) -> bool:
@@ -255,19 +256,31 @@ def route_probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
     return {kind: share for kind, share in shares.items() if share}
 
 
+def _reason(evidence: RouteEvidence, kind: RouteKind) -> str:
+    """Reason of a route with results, and the reasons of results below their threshold."""
+    reason, tools, knowledge = Reason[kind.upper()].format(), evidence.tools, evidence.knowledge
+    if kind != "knowledge" and tools.verdict != "accept":
+        reason = f"{reason}, but perhaps no tool fits: {tools.reason}"
+    if kind != "tools" and knowledge.verdict != "accept":
+        reason = f"{reason}, but perhaps no passage fits: {knowledge.reason}"
+    return reason
+
+
 def _general_reason(evidence: RouteEvidence) -> str:
     """Reason of the route `general`: parts that do not fit or were not searched."""
     found_tools, found_passages = evidence.found_tools, evidence.found_passages
     tools, passages = evidence.tools.reason, evidence.knowledge.reason
-    if found_tools and found_passages:
+    is_accepted = evidence.tools.verdict == "accept"
+    if found_tools and found_passages and not is_accepted:
         reason = Reason.GENERAL.format()
     else:
-        first = Reason.NO_TOOL_FITS.format() if found_tools else tools
+        unmet = Reason.NO_TOOL_NEEDED if is_accepted else Reason.NO_TOOL_FITS
+        first = unmet.format() if found_tools else tools
         second = Reason.NO_COLLECTION_FITS.format() if found_passages else passages
         reason = ", and ".join(dict.fromkeys((first, second)))
     if found_passages and not passages and evidence.knowledge.fit is not None:
         passages = Reason.COLLECTION_FIT.format(evidence.knowledge.fit)
-    if evidence.tools.verdict == "accept":
+    if is_accepted:
         tools = f"though {tools}"
     parts = [tools] if found_tools else []
     parts += [passages] if found_passages and passages else []
