@@ -38,7 +38,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     shell = Shell(tmp_path_factory.mktemp("sample"))
     shell.write(QUERIES, *ROWS)
     shell.json("index", *SOURCES)
-    dry = ("calibrate", "--queries", QUERIES, "--dry-run", "--split", "dev", "--seed", "3")
+    dry = ("calibrate", "--queries", QUERIES, "--dry-run", "--split", "val", "--seed", "3")
     return Story(
         shell=shell,
         dry=shell.json(*dry),

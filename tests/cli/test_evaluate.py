@@ -320,7 +320,7 @@ def test_guidance_is_measured_on_labelled_trajectories(shell):
     healthy = {**row, "id": "t2", "alarms": []}
     path = shell.write("t.jsonl", {**row, "split": "dev"}, {**healthy, "split": "train"})
 
-    told = shell.json("eval", "guidance", path, "--split", "dev")
+    told = shell.json("eval", "guidance", path, "--split", "val")
     assert told["patterns"]["error_streak"]["recall"] == 1.0
     shown = shell("eval", "guidance", path, "--split", "all").stdout
     assert "false doom_loop at event 2 of t2 (made)" in shown

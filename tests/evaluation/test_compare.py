@@ -10,6 +10,7 @@ import pytest
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.significance import (
     UnpairedQueries,
+    changed_tools,
     find_falls,
     missing_measures,
     unpaired_queries,
@@ -129,3 +130,9 @@ def test_two_splits_of_a_set_are_not_compared():
 def test_what_is_no_evaluation_is_refused_by_name(wrong: Any):
     with pytest.raises(SourceError, match="after: datasets: "):
         find_falls(_exported(GOOD), wrong, 0.01)
+
+
+def test_another_number_of_tools_is_told_and_an_unknown_one_is_not():
+    small, large = ({**_exported(GOOD), "sets": {"office": {"tools": n}}} for n in (5, 9))
+    assert changed_tools(small, large) == {"office": (5, 9)}
+    assert changed_tools(small, small) == changed_tools(_exported(GOOD), large) == {}

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
 import typer
 from rich.markup import escape
@@ -372,17 +372,24 @@ def compare(
 ) -> None:
     """Exit with 1 if a measure dropped significantly, by more than --max-drop."""
     from toolcrib.cli.output import print_falls
-    from toolcrib.evaluation.significance import find_falls, missing_measures, unpaired_queries
+    from toolcrib.evaluation.significance import (
+        changed_tools,
+        find_falls,
+        missing_measures,
+        unpaired_queries,
+    )
 
     old, new = read_json(before), read_json(after)
     falls = find_falls(old, new, max_drop)
     gone, unpaired = missing_measures(old, new), unpaired_queries(old, new)
+    tools = changed_tools(old, new)
     value = {
         "falls": [asdict(fall) for fall in falls],
         "missing": list(gone),
         "unpaired": [asdict(each) for each in unpaired],
+        "tools": tools,
     }
-    print_either(value, partial(print_falls, falls, gone, unpaired), json=json)
+    print_either(value, partial(print_falls, falls, gone, unpaired, tools), json=json)
     if falls:
         raise typer.Exit(EXIT_NOT_CLEAN)
 

@@ -506,9 +506,12 @@ def print_choices(results: Sequence[ChoiceResult]) -> None:
 
 
 def print_falls(
-    falls: Sequence[Fall], gone: Sequence[str], unpaired: Sequence[UnpairedQueries]
+    falls: Sequence[Fall],
+    gone: Sequence[str],
+    unpaired: Sequence[UnpairedQueries],
+    tools: Mapping[str, tuple[int, int]],
 ) -> None:
-    """Print measures that dropped, measures that are missing now, and unpaired queries."""
+    """Print measures that dropped or are missing now, unpaired queries, and other tool sets."""
     for fall in falls:
         sure = "" if fall.p is None else f", p = {fall.p:.3f}"
         place = escape(f"{fall.data_set} / {fall.system} / {fall.measure}")
@@ -521,6 +524,8 @@ def print_falls(
             f"[yellow]not paired:[/] {escape(each.data_set)}: answerable queries only in before "
             f"{each.before:,}, only in after {each.after:,}"
         )
+    for name, (before, after) in tools.items():
+        out.print(f"[yellow]other tools:[/] {escape(name)}: {before:,} before, {after:,} after")
     if not falls:
         out.print("[green]nothing fell significantly[/]")
 

@@ -386,7 +386,7 @@ def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, .
                 if name := main_measure(columns):
                     tested[f"{fused} is below its own leg {leg!r}"] = {name: columns[name]}
     return tuple(
-        f"{finding} in {name} ({one.difference:+.3f}, p = {one.p:.4f}): "
+        f"{finding} in {name} ({one.difference:+.3f}, p = {one.p:.4f} for this measure alone): "
         "its weights do not fit this set"
         for finding, compared in _compare_differences(tested, seed, np.mean).items()
         for name, one in compared.items()

@@ -209,6 +209,18 @@ def unpaired_queries(
     )
 
 
+def changed_tools(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, tuple[int, int]]:
+    """Numbers of tools before and after, of sets where they differ: more tools are harder."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, *_ in _common_keys(before, after):
+        was, now = (each.get("sets", {}).get(name, {}).get("tools") for each in (before, after))
+        if was != now and None not in {was, now}:
+            found[name] = was, now
+    return found
+
+
 def _common_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[_Key]:
     """Measures that can be compared: of both evaluations, and of one depth if it counts."""
     old, new = _measures(before, "before"), _measures(after, "after")
