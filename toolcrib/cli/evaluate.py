@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
 from rich.markup import escape

@@ -8,6 +8,7 @@ import { Feedback } from "../parts/feedback";
 import { Json } from "../parts/json";
 import { Collections, KnowledgeVerdict, Passages } from "../parts/passages";
 import { RoutePicture } from "../parts/route";
+import { Spelling } from "../parts/spelling";
 import { Waterfall } from "../parts/stages";
 import { ToolsPicture } from "../parts/tools";
 import { Untrusted } from "../parts/untrusted";
@@ -97,6 +98,7 @@ function ToolsPart({ outcome }: { outcome: Outcome }): VNode {
   return (
     <Part title="Tools">
       <ToolsVerdict decision={decision} />
+      <Spelling words={found?.spelling ?? {}} />
       {unmatched.length > 0 && (
         <p class="note">
           In no tool:{" "}

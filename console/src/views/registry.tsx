@@ -6,6 +6,7 @@ import { call } from "../api/call";
 import { type Counts, type Facets, type Found, SENSITIVITIES, type Spec, type ToolPage } from "../api/types";
 import { Choice } from "../parts/choice";
 import { FacetList } from "../parts/facets";
+import { Spelling } from "../parts/spelling";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
@@ -207,6 +208,7 @@ function Matches({ words }: { words: string }): VNode {
         ))}
       </ul>
       {value.tools.length === 0 && <p class="note">No tool has anything of this.</p>}
+      <Spelling words={value.spelling ?? {}} />
       {unmatched.length > 0 && (
         <p class="note">
           In no tool: <Untrusted text={unmatched.join(", ")} />
