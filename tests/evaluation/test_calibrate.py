@@ -189,6 +189,17 @@ class TestWhichWay:
         assert ratios == pytest.approx(np.full(len(FEATURES), ratios[0]))
         assert _log_loss(made, fresh) < _log_loss(start, fresh)
 
+    def test_a_confidence_that_is_too_low_is_rescaled_whatever_the_folds_do_to_its_order(
+        self,
+    ) -> None:
+        start = _start(TRUTH, OFFSET)
+        low = Answerability(weights=start.answerability.weights, offset=SHIFT - 3)
+        drawn = _drawn(40, seed=4)
+        made = calibrate(drawn, IDENTITY, start=start.model_copy(update={"answerability": low}))
+        right = calibrate(drawn, IDENTITY, start=start)
+        assert made.answerability.offset > low.offset
+        assert made.figures.auroc == right.figures.auroc
+
     def test_what_is_wrong_is_fitted_anew(self, fresh: list[LabelledEvidence]) -> None:
         start = _start(TRUTH[::-1].copy(), OFFSET)
         made = calibrate(_drawn(600, seed=1), IDENTITY, start=start)

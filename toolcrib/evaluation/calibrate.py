@@ -267,6 +267,10 @@ def calibrate(
     unseen = [p * sure for p, sure in zip(tool_way.unseen, confidence, strict=True)]
     weights, offset = tool_way.fit(evidence)
     of_query, shift = any_way.fit(evidence)
+    # Of a fit that keeps the order, folds with different offsets would show another order.
+    order = confidence
+    if start is not None and any_way.method != "fitted":
+        order = [float(sigmoid(one.about @ start.answerability.weights)) for one in evidence]
     kept = _base_rate_evidence(evidence)
     curves = acceptance_curves(kept, [sure_of[id(one)] for one in kept])
     return Calibration(
@@ -282,7 +286,7 @@ def calibrate(
         seed=seed,
         data_digest=labels_digest(one.query for one in shown),
         queries=len(shown),
-        figures=_figures(evidence, confidence, unseen, recommended_threshold(curves[""])),
+        figures=_figures(evidence, confidence, unseen, recommended_threshold(curves[""]), order),
     )
 
 
@@ -360,6 +364,9 @@ def _best_answerability_fit(
     # The AUROC does not depend on which tools are right.
     measured = [gate_measures(np.array(way.firsts(places)), able, able) for way in ways]
     aurocs = [found.get("auroc", 0.0) for found in measured]
+    if start is not None:
+        # `rescaled` keeps the order of `default`: only the folds' different offsets disturb it.
+        aurocs[-1] = aurocs[-2]
     least = max(aurocs) - AUROC_TOLERANCE
     best = [way for way, auroc in zip(ways, aurocs, strict=True) if auroc >= least]
     return min(best, key=lambda way: _log_loss(way.firsts(places), able, weights))
@@ -480,13 +487,15 @@ def _figures(
     confidence: Sequence[float],
     unseen: Sequence[Floats],
     threshold: float,
+    order: Sequence[float],
 ) -> Figures:
-    """Figures of probabilities on real held-out queries."""
+    """Figures of probabilities on real held-out queries; `order` ranks the queries."""
     shown = [
         (one, sure, float(p[0]))
         for one, sure, p in zip(evidence, confidence, unseen, strict=True)
         if not one.hidden
     ]
+    ranks = [rank for one, rank in zip(evidence, order, strict=True) if not one.hidden]
     answerable = np.array([one.answerable for one, _, _ in shown])
     measured = gate_measures(
         np.array([sure for _, sure, _ in shown]),
@@ -494,13 +503,14 @@ def _figures(
         answerable,
         np.array([p for _, _, p in shown]),
     )
+    ranked = gate_measures(np.array(ranks), answerable, answerable)
     accepted = [one.first_is_right for one, sure, _ in shown if sure >= threshold]
     return Figures(
         ece=measured["ece"],
         ece_first=measured["ece_first"],
         log_loss=_log_loss([sure for _, sure, _ in shown], answerable),
-        auroc=measured.get("auroc"),
-        false_acceptance=measured.get("false_acceptance@95"),
+        auroc=ranked.get("auroc"),
+        false_acceptance=ranked.get("false_acceptance@95"),
         coverage=len(accepted) / len(shown),
         precision=sum(accepted) / len(accepted) if accepted else None,
         queries=len(shown),
@@ -514,7 +524,7 @@ def figures_of(calibration: Calibration, evidence: Sequence[LabelledEvidence]) -
         calibration.probabilities(one.features, sure)
         for one, sure in zip(evidence, confidence, strict=True)
     ]
-    return _figures(evidence, confidence, predicted, calibration.threshold)
+    return _figures(evidence, confidence, predicted, calibration.threshold, confidence)
 
 
 def acceptance_curves(
