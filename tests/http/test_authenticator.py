@@ -217,6 +217,8 @@ async def test_while_too_many_keys_are_verified_others_are_refused_and_known_one
     service, gated, monkeypatch
 ):
     keys, authenticator = gated
+    start = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: start)
     keys.open.set()
     scope = with_key(service.key())
     known = await authenticator.caller(scope)
@@ -224,8 +226,7 @@ async def test_while_too_many_keys_are_verified_others_are_refused_and_known_one
     scopes = [with_key(f"tc_{n:012x}_{n:064x}") for n in range(MAX_VERIFICATIONS)]
     waiting = [asyncio.ensure_future(authenticator.caller(each)) for each in scopes]
     await asyncio.sleep(0)
-    later = time.monotonic() + CALLER_RENEWAL_S
-    monkeypatch.setattr(time, "monotonic", lambda: later)
+    monkeypatch.setattr(time, "monotonic", lambda: start + CALLER_RENEWAL_S)
     assert await authenticator.caller(scope) == known
     with pytest.raises(OverloadedError):
         await authenticator.caller(with_key("tc_" + "f" * 12 + "_" + "0" * 64))
