@@ -68,6 +68,8 @@ def test_the_strength_grows_as_the_effect_stands_out_of_chance():
         return replayed(*seen)["a"].strength
 
     assert strength(4, 0) == 1.0
+    # Few requests prove little: the effect over all servers counts no more than there were.
+    assert strength(3, 2) == 0
     assert 0 < strength(12, 8) < 1
     assert strength(4, 12) == 0
 

@@ -207,8 +207,9 @@ MAX_JUDGED_KEYS = 20
 
 NDCG_CUT = 10
 
-PRIOR_REQUESTS = 100
-"""Weight of the effect over all servers as a prior, in requests."""
+MAX_PRIOR_REQUESTS = 100
+"""Highest weight of the effect over all servers as a prior, in requests; it never counts more
+requests than it was measured on."""
 
 KEY_ERRORS = 2.0
 """A key is left out if its effect is this many standard errors below the median key's."""
@@ -313,9 +314,10 @@ def _strength(own: _Effect, prior: _Effect) -> float:
 
     The factor of the positive-part estimator of James and Stein (1961).
     """
-    requests = own.requests + PRIOR_REQUESTS
-    mean = (own.requests * own.mean + PRIOR_REQUESTS * prior.mean) / requests
-    variance = (own.requests * own.variance + PRIOR_REQUESTS * prior.variance) / requests
+    weight = min(MAX_PRIOR_REQUESTS, prior.requests)
+    requests = own.requests + weight
+    mean = (own.requests * own.mean + weight * prior.mean) / requests
+    variance = (own.requests * own.variance + weight * prior.variance) / requests
     return max(0.0, 1 - variance / requests / mean**2) if mean > 0 else 0.0
 
 
