@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -51,9 +50,7 @@ class KeysAndTokens:
         self._ring, self.settings = ring, settings
         self._jwt: Any = import_extra("jwt", "tokens", "service")
         self._grants = _grants(settings.scopes)
-        self._lock = threading.Lock()
-        self._keys: PyJWKClient | None = None
-        self._retry_at = 0.0
+        self._keys = self._make_client()
 
     def verify(self, text: str) -> Caller:
         """Caller of a key or a token.
@@ -86,7 +83,7 @@ class KeysAndTokens:
                 raise UnauthenticatedError("the token is of another issuer")
             return self._jwt.decode(
                 text,
-                self._issuer_keys().get_signing_key_from_jwt(text),
+                self._keys.get_signing_key_from_jwt(text),
                 algorithms=ALGORITHMS,
                 audience=self.settings.audience,
                 issuer=self.settings.issuer,
@@ -98,38 +95,31 @@ class KeysAndTokens:
         except self._jwt.PyJWTError as error:
             raise UnauthenticatedError(f"the token is invalid: {error}") from None
 
-    def _issuer_keys(self) -> PyJWKClient:
-        """Client that fetches and caches the issuer's keys; its URL is found at first use."""
-        with self._lock:
-            keys = self._keys
-            if keys is None:
-                if time.monotonic() < self._retry_at:
-                    raise self._unavailable("a moment ago")
-                self._retry_at = time.monotonic() + RETRY_S
-                url = self.settings.jwks_url or self._discovered_url()
-                self._keys = keys = self._make_client(url)
-            return keys
-
-    def _make_client(self, url: str) -> PyJWKClient:
+    def _make_client(self) -> PyJWKClient:
         """Client of the issuer's keys that fetches none for `RETRY_S` after a failure.
 
-        Fetches wait for each other: a silent issuer would hold up all threads that verify tokens.
+        Its URL is found at first use. Fetches wait for each other: a silent issuer would hold up
+        all threads that verify tokens.
         """
         from jwt import PyJWKClient, PyJWKClientConnectionError
 
+        given, discover = self.settings.jwks_url, self._discovered_url
+
         class Client(PyJWKClient):
             retry_at = 0.0
+            is_found = given is not None
 
             def fetch_data(self) -> Any:
                 if time.monotonic() < self.retry_at:
                     raise PyJWKClientConnectionError("they could not be fetched a moment ago")
-                try:
-                    return super().fetch_data()
-                except PyJWKClientConnectionError:
-                    self.retry_at = time.monotonic() + RETRY_S
-                    raise
+                self.retry_at = time.monotonic() + RETRY_S
+                if not self.is_found:
+                    self.uri, self.is_found = discover(), True
+                found = super().fetch_data()
+                self.retry_at = 0.0
+                return found
 
-        return Client(url, timeout=KEYS_FETCH_TIMEOUT_S)
+        return Client(given or self.settings.issuer, timeout=KEYS_FETCH_TIMEOUT_S)
 
     def _discovered_url(self) -> str:
         issuer = self.settings.issuer
