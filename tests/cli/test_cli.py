@@ -50,13 +50,18 @@ def test_ctrl_c_while_modules_are_loaded_ends_as_later_on(monkeypatch):
 
 
 def test_what_the_system_refuses_is_one_line(shell, monkeypatch):
-    def refuse(*_given):
+    def refuse(*_given, **_named):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("toolcrib.cli.docs.print_json", refuse)
-    assert (
-        shell.error("schema", "settings", code=3) == "error: [Errno 28] No space left on device\n"
-    )
+    reason = "[Errno 28] No space left on device"
+    assert shell.error("schema", "settings", code=3) == f"error: {reason}\n"
+    monkeypatch.setattr("toolcrib.cli.index.any_crib", refuse)
+    printed = json.loads(shell("list", "--json").stdout)
+    assert printed == {"error": {"type": "OSError", "message": reason}}
+    # Standard output may be what is refused.
+    monkeypatch.setattr("toolcrib.cli.output.print_json", refuse)
+    assert shell.error("list", "--json", code=3) == f"error: {reason}\n"
 
 
 @pytest.mark.slow

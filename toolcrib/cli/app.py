@@ -216,7 +216,9 @@ def report(error: Exception, *, as_json: bool) -> int:
         raise error
     from toolcrib.problems import exit_code
 
-    # What the system refused may be standard output itself.
-    print_error(error, as_json=as_json and isinstance(error, ToolcribError))
+    try:
+        print_error(error, as_json=as_json)
+    except OSError as refused:  # of standard output
+        print_error(refused, as_json=False)
     logger.info("origin of the error", exc_info=error)
     return exit_code(error)
