@@ -135,8 +135,8 @@ class _Operations:
         if self._renamed:
             # No refusal: nothing is missing.
             names = shorten(", ".join(self._renamed), MAX_NAMES_CHARS)
-            reason = "are named by method and path, as earlier operations have their names"
-            logger.warning("%s: %s %s", self._source.name, names, reason)
+            reason = "named by method and path, as their own names come twice"
+            logger.warning("%s: %s: %s", self._source.name, reason, names)
 
     def _path_item(self, item: Any) -> dict[str, Any]:
         item = self._inputs.references.follow(item)
