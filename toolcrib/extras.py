@@ -46,7 +46,7 @@ def makes_http_client(place: str) -> Generator[None]:
     """
     try:
         yield
-    except (ImportError, OSError, ValueError) as error:
+    except Exception as error:  # httpx's InvalidURL is none of the builtin kinds
         raise SettingsError(
             f"no client for {place} can be made ({error}); correct the URL, or the variables for "
             "proxies and certificates (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE)"

@@ -262,7 +262,11 @@ def test_what_is_no_url_of_a_service_is_refused_with_what_else_there_is(url):
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("HTTP_PROXY", "socks9://localhost:1"), ("SSL_CERT_FILE", "nowhere.pem")],
+    [
+        ("HTTP_PROXY", "socks9://localhost:1"),
+        ("HTTP_PROXY", "http://[::1"),
+        ("SSL_CERT_FILE", "nowhere.pem"),
+    ],
 )
 def test_an_environment_that_no_client_takes_is_named(monkeypatch, variable, value):
     monkeypatch.delenv("no_proxy")
