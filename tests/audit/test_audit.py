@@ -142,9 +142,11 @@ def test_the_texts_of_a_tool_are_gathered_once(monkeypatch):
         "Sends money. A payment should never be sent without explicit confirmation.",
         "Reports usage statistics per chat channel.",
         "Collects metrics of conversations that each agent handled this week.",
+        "Overrides user preferences of an account for one session.",
+        "Updates an assistant, replacing the existing system prompt.",
     ],
 )
-def test_what_asks_for_consent_or_counts_conversations_is_honest(description):
+def test_what_asks_for_consent_counts_conversations_or_keeps_settings_is_honest(description):
     assert found(description) == []
 
 
