@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from toolcrib import Crib, Scope, ToolSpec, Turn
 from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.errors import StoreUnavailableError
+from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.spelling import Speller, correct
 
 TOOLS = [
@@ -53,6 +55,7 @@ def test_a_word_with_one_slip_is_read_as_a_tools_word(crib, query, spelling):
         "the cnflunce",  # two slips
         "onfluence",  # another first letter
         "pai teh wki",  # too short
+        "envoyer le contrat au client avec une reponse",  # another language
     ],
 )
 def test_other_words_keep_their_spelling(crib, query):
@@ -83,8 +86,45 @@ def test_a_common_word_is_meant_where_no_tool_has_one(crib):
 
 def test_what_only_a_document_may_have_is_not_read_as_a_tools_word(crib):
     retriever = crib.tools.retriever
-    assert retriever.encode("the invoce", by_tools=False).spelling == {}
-    assert retriever.encode("the langauge", by_tools=False).spelling == {"langauge": "language"}
+    assert retriever.encode("the invoce").spelling == {}
+    assert retriever.encode("the langauge").spelling == {"langauge": "language"}
+
+
+def test_tools_out_of_scope_do_not_decide_which_tools_are_read():
+    """The more tools have a word, the less it counts: frequencies are those of the scope."""
+    tools = [
+        ToolSpec(name=f"{word}{n}", server=server, description=f"Look after the {word}.")
+        for server, word, count in (("a", "qorvexa", 6), ("a", "qorvexo", 5), ("b", "qorvexo", 40))
+        for n in range(count)
+    ]
+    found = list[Mapping[str, str]]()
+    for indexed in (tools[:11], tools):
+        with Crib.open(":memory:") as made:
+            made.index_tools(indexed)
+            found.append(
+                made.find_tools("the qorvex", scope=Scope(servers=frozenset("a"))).spelling
+            )
+    assert found == [{"qorvex": "qorvexo"}] * 2
+
+
+def test_a_remote_store_takes_three_requests(crib, monkeypatch):
+    speller, store = crib.tools.retriever._speller, crib.tools.store
+    requests = list[str]()
+    for name in ("search", "retrieve"):
+        work = getattr(store, name)
+        monkeypatch.setattr(store, name, lambda *a, n=name, w=work: requests.append(n) or w(*a))
+    found = speller.corrections("serch conflunnce for the chekclist of invioces", ENABLED)
+    assert len(found) == 4
+    assert requests == ["search", "search", "retrieve"]
+
+
+def test_a_failing_store_leaves_the_spelling(crib, monkeypatch):
+    def fail(*_: object) -> None:
+        raise StoreUnavailableError("down")
+
+    monkeypatch.setattr(crib.tools.store, "search", fail)
+    assert crib.tools.retriever.encode("the invoce", vocabulary=ENABLED).spelling == {}
+    assert crib.detect("pay the invoce").text == "pay the invoce"
 
 
 def test_an_encoder_without_a_known_vocabulary_leaves_the_spelling():

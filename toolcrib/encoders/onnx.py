@@ -122,7 +122,7 @@ class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing, 
         return not self._card.english or is_english(text)
 
     def unknown_words(self, text: str) -> list[str]:
-        if not self._card.english or len(text) > MAX_TYPED_CHARS:
+        if not self._card.english or len(text) > MAX_TYPED_CHARS or not self.reads(text):
             return []
         tokenizer = self._model().tokenizer
         return tokenizer.unknown_words(text) if isinstance(tokenizer, WordPiece) else []

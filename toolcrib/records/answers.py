@@ -125,7 +125,7 @@ class ToolSelection:
     results of the given needs in their order; the verdict is that of the surest need.
     `interleaved` names the second ranking that some of the tools came from. `called` are the ids
     of tools in scope that the run has called: they are not in `tools`, but still shown to an agent.
-    `spelling` maps misspelt words of the query to the words of tools that were searched for.
+    `spelling` maps misspelt words of the query to the words that were searched for.
 
     An answer without tools is never accepted: it abstains.
     """

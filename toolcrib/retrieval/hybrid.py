@@ -19,9 +19,9 @@ from toolcrib.encoders.base import (
     unit_rows,
 )
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import EncoderError, ToolcribError
+from toolcrib.errors import ToolcribError
 from toolcrib.numerics import Floats
-from toolcrib.records import FindResult, Message, Scope, ToolHit
+from toolcrib.records import FindResult, Message, ToolHit
 from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.assembly import fold_copies, merge_needs
 from toolcrib.retrieval.calibration import RANKED_COMPETITORS, features, query_features
@@ -254,8 +254,11 @@ class HybridRetriever:
             QueryError: a query of white space only, or a filter on an unknown field.
         """
         check_query(query, MAX_SET_TOOLS, where)
-        encoded = self._by_words(_shorten(query)) if words else self.encode(query)
-        legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET_TOOLS)
+        limits = all_of(ENABLED, where)
+        encoded = (
+            self._by_words(_shorten(query)) if words else self.encode(query, vocabulary=limits)
+        )
+        legs = Legs(self._store, encoded, limits, None, MAX_SET_TOOLS)
         run = self._run(encoded, legs, Stopwatch(self._clock), FULL_PLAN)
         found = self._fuse(run, head, by_examples=by_examples)
         ranked = self._rerank(run, found, MAX_SET_TOOLS)
@@ -283,22 +286,20 @@ class HybridRetriever:
         history: Sequence[Message] = (),
         own_share: float = OWN_SHARE,
         encoded: Sequence[EncodedQuery] = (),
-        scope: Scope | None = None,
-        *,
-        by_tools: bool = True,
+        vocabulary: Filter | None = None,
     ) -> EncodedQuery:
         """Encode a query and its history for the legs of these plans.
 
         `own_share`: weight of the query's own text beside a history. A failing dense encoder only
         degrades the query. `encoded`: queries of the same plans whose vectors are reused. Misspelt
-        words are read as words of the tools in `scope` with `by_tools`, and as common words.
+        words are read as words of the tools in `vocabulary`, if given, or as common words.
         """
         dialogue = read_dialogue(query, self._readable(query, history))
         if dialogue is None:
-            return self._encode(query, plans, scope, by_tools=by_tools)
+            return self._encode(query, plans, vocabulary)
         known = {each.text: each for each in encoded if not (each.degraded or each.naming)}
         whole, own = (
-            known.get(text) or self._encode(text, plans, scope, by_tools=by_tools)
+            known.get(text) or self._encode(text, plans, vocabulary)
             for text in (dialogue.whole, dialogue.own)
         )
         return whole.blend_with(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
@@ -318,15 +319,10 @@ class HybridRetriever:
         return [message for message in history if language.reads(message.content)]
 
     def _encode(
-        self,
-        query: str,
-        plans: Sequence[SearchPlan],
-        scope: Scope | None,
-        *,
-        by_tools: bool = True,
+        self, query: str, plans: Sequence[SearchPlan], vocabulary: Filter | None
     ) -> EncodedQuery:
         original = _shorten(query)
-        spelling = self._spelling(original, scope, by_tools=by_tools)
+        spelling = self._spelling(original, vocabulary)
         text = correct(original, spelling)
         encoded = replace(self._by_words(original, text), spelling=spelling)
         degraded: tuple[str, ...] = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
@@ -340,16 +336,12 @@ class HybridRetriever:
             return replace(encoded, degraded=(*degraded, "dense"))
         return replace(encoded, dense=vectors[0], degraded=degraded, clauses=vectors[1:])
 
-    def _spelling(self, text: str, scope: Scope | None, *, by_tools: bool) -> dict[str, str]:
-        """Misspelt words of a text with their corrections; none if the encoder fails."""
-        if self._speller is None:
-            return {}
+    def _spelling(self, text: str, vocabulary: Filter | None) -> dict[str, str]:
+        """Misspelt words of a text with their corrections; none if the encoder or store fails."""
         try:
-            if not by_tools:
-                return self._speller.common_words(text)
-            return self._speller.corrections(text, all_of(ENABLED, from_scope(scope)))
-        except EncoderError:
-            return {}  # The vectors fail of the same cause, and report it.
+            return self._speller.corrections(text, vocabulary) if self._speller else {}
+        except ToolcribError:
+            return {}  # The vectors or the search fail of the same cause, and report it.
 
     def _by_words(self, text: str, meant: str | None = None) -> EncodedQuery:
         """Query without a vector: words of a text and, beside these, of its corrected form."""
@@ -380,17 +372,18 @@ class HybridRetriever:
         depth_factor: int = 1,
     ) -> _QueryRun:
         """Encode a query, and prepare its legs and those of a step's sentences."""
-        if isinstance(query, str):
-            query = self.encode(query, (plan,), options.messages, scope=options.scope)
         allowed = from_scope(options.scope)
+        vocabulary = all_of(ENABLED, allowed)
+        if isinstance(query, str):
+            query = self.encode(query, (plan,), options.messages, vocabulary=vocabulary)
         limits = all_of(ENABLED, allowed, options.where)
         state = EMPTY_RUN_STATE
         if options.called or options.task is not None:
-            state = RunState.read(self._store, options, all_of(ENABLED, allowed))
+            state = RunState.read(self._store, options, vocabulary)
         weights = plan.weights or self._weights
         follows = state.is_step and weights.method == "convex"
         parts = last_sentences(query.naming or query.text) if follows else []
-        encoded = [query, *(self._encode(part, (plan,), options.scope) for part in parts)]
+        encoded = [query, *(self._encode(part, (plan,), vocabulary) for part in parts)]
         watch.lap("encode")
         limit = MAX_SET_TOOLS if options.k == "auto" else options.k
         depth = MAX_SET_TOOLS if options.k == "auto" else max(MIN_LEG_CANDIDATES, 2 * limit)

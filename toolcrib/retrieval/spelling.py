@@ -8,13 +8,13 @@ place. The first letter counts as right. If no tool has one, a common word may b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
 
 from toolcrib.encoders.base import SpellingBound
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.wordpiece import TYPED_WORD
-from toolcrib.store.base import LegQuery, Store
+from toolcrib.store.base import LegQuery, ScoredPoint, Store
 from toolcrib.store.filters import Filter
 from toolcrib.text import split_identifier
 
@@ -35,53 +35,65 @@ class Speller:
         self._lexical = lexical
         self._dense = dense
 
-    def common_words(self, text: str) -> dict[str, str]:
-        """Misspelt words of a text, and the common words that they stand for.
+    def corrections(self, text: str, vocabulary: Filter | None) -> dict[str, str]:
+        """Misspelt words of a text, and the words that they stand for.
+
+        `vocabulary`: tools whose words may be meant; None for common words alone.
 
         Raises:
             EncoderError: the encoder cannot be loaded.
+            StoreError: the tools cannot be searched.
         """
-        unknown = self._dense.unknown_words(text)[:MAX_SPELT_WORDS]
-        return {word: right for word in unknown if (right := self._dense.common_word(word))}
-
-    def corrections(self, text: str, where: Filter | None) -> dict[str, str]:
-        """Misspelt words of a text, and the words of tools or common words that they stand for.
-
-        Raises:
-            EncoderError: the encoder cannot be loaded.
-        """
-        unknown = self._dense.unknown_words(text)[:MAX_SPELT_WORDS]
-        if not unknown:
-            return {}
-        terms = [self._lexical.terms(word)[0] for word in unknown]
-        vectors = [self._lexical.encode_terms([term]) for term in terms]
-        known = self._store.search([LegQuery("lexical", each, 1, where) for each in vectors])
-        found = {
-            word: self._tool_word(word, term, where) or self._dense.common_word(word)
-            for word, term, hits in zip(unknown, terms, known, strict=True)
-            if not hits
-        }
+        found = dict.fromkeys(self._dense.unknown_words(text)[:MAX_SPELT_WORDS], "")
+        if found and vocabulary is not None:
+            found = self._tool_words(list(found), vocabulary)
+        found = {word: right or self._dense.common_word(word) for word, right in found.items()}
         return {word: right for word, right in found.items() if right}
 
-    def _tool_word(self, misspelt: str, term: str, where: Filter | None) -> str:
-        """Word for a misspelt one, of the tools that match it best; empty if none has any."""
-        if len(term) < MIN_SPELT_STEM_CHARS:
-            return ""
-        slips = _slips(term)
+    def _tool_words(self, unknown: Sequence[str], vocabulary: Filter) -> dict[str, str]:
+        """Words that no tool has, each with the tools' word one slip away, empty without one.
+
+        A remote store takes three requests, however many words there are.
+        """
+        terms = {word: self._lexical.terms(word)[0] for word in unknown}
+        known = self._search([{term} for term in terms.values()], vocabulary, 1)
+        right = {word: "" for word, hits in zip(terms, known, strict=True) if not hits}
         # Letters are left out and swapped more often than others are typed in their place.
-        for near in (slips, _substitutions(term) - slips):
-            query = self._lexical.encode_terms(near)
-            (hits,) = self._store.search([LegQuery("lexical", query, MAX_SPELLING_TOOLS, where)])
-            words = Counter(
-                word.lower()
-                for record in self._store.retrieve([hit.id for hit in hits])
-                for word in split_identifier(record.payload["spec"])
-                if abs(len(word) - len(misspelt)) <= MAX_LENGTH_DIFFERENCE_CHARS
-                and near.issuperset(self._lexical.terms(word))
-            )
-            if words:
-                return min(words, key=lambda word: (-words[word], word))
-        return ""
+        tried = [
+            (word, near)
+            for word in right
+            if len(terms[word]) >= MIN_SPELT_STEM_CHARS
+            for near in (_slips(terms[word]), _substitutions(terms[word]))
+        ]
+        if not tried:
+            return right
+        found = self._search([near for _, near in tried], vocabulary, MAX_SPELLING_TOOLS)
+        records = self._store.retrieve(list({hit.id for hits in found for hit in hits}))
+        words = {each.id: split_identifier(each.payload["spec"]) for each in records}
+        for (word, near), hits in zip(tried, found, strict=True):
+            counts = Counter(each.lower() for hit in hits for each in words.get(hit.id, ()))
+            right[word] = right[word] or self._frequent_word(word, near, counts)
+        return right
+
+    def _search(
+        self, queries: Iterable[Iterable[str]], vocabulary: Filter, limit: int
+    ) -> list[list[ScoredPoint]]:
+        """Tools with any of the terms of each query."""
+        vectors = map(self._lexical.encode_terms, queries)
+        # Word frequencies too are those of the vocabulary: other tools change no answer.
+        return self._store.search(
+            [LegQuery("lexical", each, limit, vocabulary, vocabulary) for each in vectors]
+        )
+
+    def _frequent_word(self, misspelt: str, near: set[str], counts: Mapping[str, int]) -> str:
+        """Most frequent word with one of the terms; empty if there is none."""
+        likely = (
+            word
+            for word in counts
+            if abs(len(word) - len(misspelt)) <= MAX_LENGTH_DIFFERENCE_CHARS
+            and near.issuperset(self._lexical.terms(word))
+        )
+        return min(likely, key=lambda word: (-counts[word], word), default="")
 
 
 def correct(text: str, corrections: Mapping[str, str]) -> str:

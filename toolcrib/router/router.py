@@ -39,6 +39,7 @@ from toolcrib.records import (
 )
 from toolcrib.records.scope import Sensitivity, is_above
 from toolcrib.retrieval.dialogue import OWN_SHARE
+from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.learned import ROUTE, LearnedChoices, RankedOptions
 from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, KnowledgeOptions
@@ -66,7 +67,7 @@ from toolcrib.router.route import (
 )
 from toolcrib.router.settings import Limits
 from toolcrib.router.tools import Selection, ToolStage
-from toolcrib.store.filters import from_scope
+from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.text import unique
 
 logger = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ class Router:
         """Detect the context of a turn; encodes and classifies only."""
         query = None
         if has_words(turn.text):
-            query = self.tools.encode(excerpt(turn.text), scope=turn.reach)
+            query = self.tools.encode(excerpt(turn.text))
         known = _with_metadata(self._detector(turn).detect(turn.text, query), turn.metadata)
         if self.reader is None or not self._may_ask_model(turn, known):
             return known
@@ -179,7 +180,7 @@ class Router:
         reach = self._reach(turn, options)
         if self.knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
-        query = self.tools.encode(excerpt(turn.text), by_tools=False)
+        query = self.tools.encode(excerpt(turn.text))
         found = self.knowledge.find(query, context, reach, options=options)
         return replace(found, degraded=unique(query.degraded, found.degraded))
 
@@ -220,9 +221,6 @@ class Router:
         if len(self._active) == 1 and budget.has_room("context"):
             detector.begin(searched.text if turn.step is None else standalone_text(turn).text)
         query, for_tools, own = budget.measure("encode", lambda: self._encode(request, searched))
-        if query.spelling:
-            # A document may have the word that no tool has.
-            query = self.tools.encode(query.text, by_tools=False)
         # With a sensitivity ceiling the context decides whether a model may read the turn.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context, selection = self._context_by_tools(request, query, for_tools, own)
@@ -265,16 +263,17 @@ class Router:
         turn, budget = Turn(text=text, scope=scope), Budget(Limits(), Costs(), self.clock)
         reach, detector = self._reach(turn, DEFAULT_KNOWLEDGE_OPTIONS), self._detector(turn)
         request = _Request("", turn, detector, budget, reach)
-        query = self.tools.encode(excerpt(text), scope=scope)
-        context = detector.detect(text, query)
+        query = self.tools.encode(excerpt(text), vocabulary=_vocabulary(turn))
         found = self._tools(request, query, may_ask=False).result
+        query = self._for_documents(query)
+        context = detector.detect(text, query)
         knowledge = self._knowledge(request, query, context)
         evidence, _ = self._evidence(request, context, found, knowledge)
         return RankedOptions(query.dense, {**route_probabilities(evidence)})
 
     def rank_collections(self, text: str, scope: Scope | None) -> RankedOptions:
         """Probabilities of the collections for a question without learned examples."""
-        query, knowledge = self.tools.encode(excerpt(text), by_tools=False), self.knowledge
+        query, knowledge = self.tools.encode(excerpt(text)), self.knowledge
         reach = self._reach(Turn(text=text, scope=scope), DEFAULT_KNOWLEDGE_OPTIONS)
         best = knowledge.best_passages(query, reach) if knowledge and reach else []
         if knowledge is None or not best:
@@ -523,20 +522,26 @@ class Router:
         The query for tools adds the dialogue before the turn. At a step only the query for tools
         has the agent's words.
         """
-        turn, encode = request.turn, partial(self.tools.encode, scope=request.turn.reach)
+        turn = request.turn
+        encode = partial(self.tools.encode, vocabulary=_vocabulary(turn))
         alone = standalone_text(turn).text
         if turn.step is not None:
-            own = encode(alone)
+            own = self.tools.encode(alone)
             return own, encode(searched.text), own
         query, joins = encode(searched.text), searched.follow_up == "joined"
         if searched.follow_up == "first" or request.answer:
-            return query, query, query
+            return self._for_documents(query), query, query
         own = encode(alone) if joins else query
         is_whole = joins and not request.detector.has_content(excerpt(turn.text))
         if is_whole or CONVERSATION_BY_MODEL in searched.signals:
-            return query, query, own
+            return self._for_documents(query), query, own
         share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
-        return query, encode(alone, turn.history, share, (query, own)), own
+        for_tools = encode(alone, turn.history, share, (query, own))
+        return self._for_documents(query), for_tools, own
+
+    def _for_documents(self, query: EncodedQuery) -> EncodedQuery:
+        """Query without words of tools: a document may have a word that no tool has."""
+        return self.tools.encode(query.text) if query.spelling else query
 
     def _tools(self, request: _Request, query: EncodedQuery, *, may_ask: bool) -> Selection:
         """Tools of a turn; with `may_ask` a language model may rank them."""
@@ -618,6 +623,11 @@ def _with_metadata(known: Context, metadata: Mapping[str, Any]) -> Context:
         return replace(known, signals=signals)
     sure = {**known.confidences, "urgency": 1.0}
     return replace(known, urgency=urgency, confidences=sure, signals=signals)
+
+
+def _vocabulary(turn: Turn) -> Filter | None:
+    """Tools whose words the misspelt words of a turn may stand for."""
+    return all_of(ENABLED, from_scope(turn.reach))
 
 
 def _with_words(turn: Turn) -> Turn:

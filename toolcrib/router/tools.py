@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from toolcrib.records import FindResult, Message, Route, Scope, ToolHit, ToolSpec, Turn
+from toolcrib.records import FindResult, Message, Route, ToolHit, ToolSpec, Turn
 from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.assembly import interleave
 from toolcrib.retrieval.dialogue import OWN_SHARE
@@ -195,17 +195,14 @@ class ToolStage:
         history: Sequence[Message] = (),
         own_share: float = OWN_SHARE,
         encoded: Sequence[EncodedQuery] = (),
-        scope: Scope | None = None,
-        *,
-        by_tools: bool = True,
+        vocabulary: Filter | None = None,
     ) -> EncodedQuery:
         """Encode a query and its history for every ranking, as `HybridRetriever.encode`.
 
         `encoded`: queries whose vectors are reused.
         """
         plans = FULL_PLAN, FULL_PLAN if self.second is None else self.second.plan
-        given = text, plans, history, own_share, encoded, scope
-        return self.retriever.encode(*given, by_tools=by_tools)
+        return self.retriever.encode(text, plans, history, own_share, encoded, vocabulary)
 
     def find(
         self,
