@@ -91,6 +91,7 @@ def test_the_development_split_has_several_names(tmp_path, name):
             "relevant.call: Input should be less than or equal to 1000000",
         ),
         ({"relevant": ["call"]}, "relevant: Input should be an object"),
+        ({"split": ["dev"]}, "split: Input should be a valid string"),
         ({"answerable": False}, "answerable: false, although relevant names tools"),
         ({"answerable": True, "relevant": {}}, "answerable: true, although relevant names no tool"),
         ({"forbidden": ["call"]}, "forbidden: 'call' is relevant as well"),

@@ -109,6 +109,12 @@ def test_messages_of_other_formats_keep_their_role_and_text(given, role):
     assert (message.role, message.content) == (role, "hi")
 
 
+@pytest.mark.parametrize("role", [[], {}, 1, None])
+def test_a_role_must_be_text(role):
+    with pytest.raises(ValidationError):
+        Message.model_validate({"role": role, "content": "hi"})
+
+
 @pytest.mark.parametrize("content", [None, [], [{"type": "tool_use"}]])
 def test_a_message_without_a_text_is_empty(content):
     message = Message.model_validate({"role": "assistant", "content": content, "tool_calls": []})

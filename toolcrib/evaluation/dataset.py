@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -102,7 +102,7 @@ SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"
 NonEmpty = Annotated[str, Field(min_length=1)]
 _Grade = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
 """Grade of a label; trec_eval computes with 32-bit integers, a thousand for each unit."""
-Split = Annotated[NonEmpty, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
+Split = Annotated[NonEmpty, AfterValidator(lambda value: SPLIT_NAMES.get(value, value))]
 """Split of a row, by the name that toolcrib has for it."""
 
 MAX_NAMED_ROWS = 20

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -60,7 +60,7 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    role: Annotated[str, BeforeValidator(lambda role: ROLE_NAMES.get(role, role))] = Field(
+    role: Annotated[str, AfterValidator(lambda role: ROLE_NAMES.get(role, role))] = Field(
         default="user", validation_alias=AliasChoices("role", "type")
     )
     content: str = Field(default="", validation_alias=AliasChoices("content", "parts"))
