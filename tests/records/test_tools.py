@@ -46,6 +46,7 @@ def test_names_of_a_default_may_change_their_order_and_nothing_else():
 
     assert digest("id,issue.type,*all") == digest("*all,id,issue.type")
     assert digest("id,title") != digest("id,text")
+    assert digest("47.3,8.5") != digest("8.5,47.3")
     assert digest("ignore this,now") != digest("now,ignore this")
     assert digest("a", '"default": "a,b"') != digest("a")
 

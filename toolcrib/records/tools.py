@@ -25,8 +25,8 @@ MAX_TOOL_DESCRIPTION_CHARS = 200_000
 
 MAX_TOOL_NAME_CHARS = 512
 
-_DEFAULT_NAMES = re.compile(r'(?<="default": ")[\w.*-]+(?:,[\w.*-]+)+(?=")')
-"""Names in a default; servers write them from a set, in another order after each start."""
+_DEFAULT_NAMES = re.compile(r'(?<="default": ")(?![\d.-])[\w.*-]+(?:,(?![\d.-])[\w.*-]+)+(?=")')
+"""Names, no numbers, in a default; servers write sets, in another order after each start."""
 
 
 def none_as(empty: type) -> BeforeValidator:
