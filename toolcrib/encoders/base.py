@@ -216,6 +216,16 @@ def finite_scores(scores: Any, count: int, model: str) -> FloatArray:
     return found
 
 
+def query_rows(dense: DenseEncoder, text: str, clauses: ClauseEncoder | None = None) -> FloatArray:
+    """Unit vectors of a query and, with an encoder of clauses, of these: float32 [1 + n, d].
+
+    Raises:
+        EncoderError: the encoder gives no usable vector.
+    """
+    rows = clauses.encode_clauses(text) if clauses else [dense.encode_query(text)]
+    return unit_rows(rows, len(rows), dense.dimensions, dense.name)
+
+
 def encode_groups(dense: DenseEncoder, groups: Sequence[Sequence[str]]) -> list[FloatArray]:
     """Encode groups of documents in one call: float32 [texts, dimensions] of each group."""
     texts = [text for group in groups for text in group]

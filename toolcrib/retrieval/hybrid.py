@@ -12,11 +12,10 @@ from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import (
     ClauseEncoder,
     DenseEncoder,
-    FloatArray,
     LanguageBound,
     SpellingBound,
     Translating,
-    unit_rows,
+    query_rows,
 )
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
@@ -330,7 +329,7 @@ class HybridRetriever:
             degraded += (UNSUPPORTED_LANGUAGE,)
         reads_clauses = any((plan.weights or self._weights).clauses > 0 for plan in plans)
         try:
-            vectors = self._vectors(text, clauses=reads_clauses)
+            vectors = query_rows(self._dense, text, self._clause_encoder if reads_clauses else None)
         except ToolcribError:
             logger.warning("the dense encoder %s failed", self._dense.name, exc_info=True)
             return replace(encoded, degraded=(*degraded, "dense"))
@@ -353,15 +352,6 @@ class HybridRetriever:
         if meant is not None and meant != text:
             terms += [term for term in self._lexical.terms(meant) if term not in terms]
         return EncodedQuery(text, None, self._lexical.encode_terms(terms))
-
-    def _vectors(self, text: str, *, clauses: bool) -> FloatArray:
-        """Vectors of the query and of its clauses: float32 [1 + n, d]."""
-        dense = self._dense
-        if clauses and self._clause_encoder is not None:
-            rows = self._clause_encoder.encode_clauses(text)
-        else:
-            rows = [dense.encode_query(text)]
-        return unit_rows(rows, len(rows), dense.dimensions, dense.name)
 
     def _prepare_run(
         self,

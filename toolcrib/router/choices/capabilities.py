@@ -24,7 +24,7 @@ from toolcrib.encoders.base import (
     DenseEncoder,
     FloatArray,
     encode_groups,
-    unit_rows,
+    query_rows,
 )
 from toolcrib.errors import (
     CapabilityError,
@@ -407,10 +407,8 @@ class CapabilitySelector:
 
         Learned examples do not count.
         """
-        dense = self.dense
-        clauses = dense.encode_clauses if isinstance(dense, ClauseEncoder) else None
-        rows = clauses(text) if clauses else [dense.encode_query(text)]
-        queries = unit_rows(rows, len(rows), dense.dimensions, dense.name)
+        clauses = self.dense if isinstance(self.dense, ClauseEncoder) else None
+        queries = query_rows(self.dense, text, clauses)
         logits: Floats = np.max([self._logits(query) for query in queries], axis=0)
         likely = sigmoid(logits)
         names = (each.name for each in self._optional)

@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.encoders.base import DenseEncoder, FloatArray, encode_groups, unit_rows
+from toolcrib.encoders.base import DenseEncoder, FloatArray, encode_groups, query_rows
 from toolcrib.errors import QuestionError, QuestionRenderError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.language_models import LanguageModel
@@ -456,8 +456,7 @@ class QuestionClassifier:
         return RankedOptions(query, self._shares(odds))
 
     def _odds(self, text: str) -> tuple[FloatArray, Floats]:
-        dense = self.dense
-        [query] = unit_rows([dense.encode_query(text)], 1, dense.dimensions, dense.name)
+        [query] = query_rows(self.dense, text)
         return query, self._head.odds(query, range(len(self._ids)))
 
     def _shares(self, odds: Floats) -> dict[str, float]:
