@@ -63,7 +63,7 @@ class Speller:
             (word, near)
             for word in right
             if len(terms[word]) >= MIN_SPELT_STEM_CHARS
-            for near in (_slips(terms[word]), _substitutions(terms[word]))
+            for near in _near_terms(terms[word])
         ]
         if not tried:
             return right
@@ -103,23 +103,11 @@ def correct(text: str, corrections: Mapping[str, str]) -> str:
     return TYPED_WORD.sub(lambda found: corrections.get(found[0].lower(), found[0]), text)
 
 
-def _slips(term: str) -> set[str]:
-    """Terms with a letter more or less, or with two neighbours exchanged."""
-    places = range(1, len(term))
-    shorter = {term[:at] + term[at + 1 :] for at in places}
-    swapped = {term[:at] + term[at + 1] + term[at] + term[at + 2 :] for at in places[:-1]}
-    longer = {
-        term[:at] + letter + term[at:]
-        for at in range(1, len(term) + 1)
-        for letter in ascii_lowercase
-    }
-    return (shorter | swapped | longer) - {term}
-
-
-def _substitutions(term: str) -> set[str]:
-    """Terms with another letter in one place."""
-    return {
-        term[:at] + letter + term[at + 1 :]
-        for at in range(1, len(term))
-        for letter in ascii_lowercase
-    } - {term}
+def _near_terms(term: str) -> tuple[set[str], set[str]]:
+    """Terms with a letter more or less or two neighbours exchanged, and with another letter."""
+    cuts = [(term[:at], term[at:]) for at in range(1, len(term) + 1)]
+    slips = {f"{head}{tail[1:]}" for head, tail in cuts if tail}
+    slips |= {f"{head}{tail[1::-1]}{tail[2:]}" for head, tail in cuts if tail[1:]}
+    slips |= {f"{head}{more}{tail}" for head, tail in cuts for more in ascii_lowercase}
+    others = {f"{head}{more}{tail[1:]}" for head, tail in cuts if tail for more in ascii_lowercase}
+    return slips - {term}, others - {term}
