@@ -85,6 +85,23 @@ def test_where_no_model_of_turns_can_be_fitted_cues_read_them_until_one_can(
     assert len(asked) == 4
 
 
+def test_a_new_model_of_turns_that_cannot_be_fitted_is_tried_again(shelves, monkeypatch):
+    crib, asked = shelves.crib(), []
+    crib.route(MAIL)
+
+    def fit(*_):
+        asked.append(len(asked))
+        if len(asked) < 2:
+            raise errors.EncoderError("the embeddings do not answer")
+
+    monkeypatch.setattr(context_model, "make_context_model", fit)
+    monkeypatch.setattr(crib.turns, "_stored_context", lambda: b"of another process")
+    monkeypatch.setattr(crib.turns, "_versioned_router", None)
+    for _ in range(3):
+        crib.route(MAIL)
+    assert len(asked) == 2
+
+
 def test_every_decision_is_logged_by_its_id(logged):
     crib, records = logged
     decisions = [crib.route(text) for text in (MAIL, "hi", "")]

@@ -432,7 +432,7 @@ class TurnRouter:
             model = self._model()
         except EncoderError:
             logger.warning("no model of turns could be fitted", exc_info=True)
-            model = None
+            model = self._fitted_context = None
         records = [r.payload for r in tools.store.scroll(fields=("name", "server"))]
         names = (each["name"] for each in records if _is_identifier(each["name"]))
         servers = sorted({each["server"] for each in records if each["server"]})
