@@ -91,10 +91,14 @@ def test_what_only_a_document_may_have_is_not_read_as_a_tools_word(crib):
 
 
 def test_tools_out_of_scope_do_not_decide_which_tools_are_read():
-    """The more tools have a word, the less it counts: frequencies are those of the scope."""
+    """A frequent word would count less than a rare one: frequencies would tell of other tools."""
     tools = [
-        ToolSpec(name=f"{word}{n}", server=server, description=f"Look after the {word}.")
-        for server, word, count in (("a", "qorvexa", 6), ("a", "qorvexo", 5), ("b", "qorvexo", 40))
+        ToolSpec(name=f"{word}{n}", server=server, description=f"Look after the {word}{more}.")
+        for server, word, more, count in (
+            ("a", "qorvexa", "", 6),
+            ("a", "qorvexo", ", by day and by night", 5),
+            ("b", "qorvexa", "", 40),
+        )
         for n in range(count)
     ]
     found = list[Mapping[str, str]]()
@@ -104,7 +108,7 @@ def test_tools_out_of_scope_do_not_decide_which_tools_are_read():
             found.append(
                 made.find_tools("the qorvex", scope=Scope(servers=frozenset("a"))).spelling
             )
-    assert found == [{"qorvex": "qorvexo"}] * 2
+    assert found == [{"qorvex": "qorvexa"}] * 2
 
 
 def test_a_remote_store_takes_three_requests(crib, monkeypatch):

@@ -15,7 +15,7 @@ from toolcrib.encoders.base import SpellingBound
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.wordpiece import TYPED_WORD
 from toolcrib.store.base import LegQuery, ScoredPoint, Store
-from toolcrib.store.filters import Filter
+from toolcrib.store.filters import EMPTY_CORPUS, Filter
 from toolcrib.text import split_identifier
 
 MIN_SPELT_STEM_CHARS = 4
@@ -80,9 +80,9 @@ class Speller:
     ) -> list[list[ScoredPoint]]:
         """Tools with any of the terms of each query."""
         vectors = map(self._lexical.encode_terms, queries)
-        # Word frequencies too are those of the vocabulary: other tools change no answer.
+        # Frequencies would tell of other tools, and counting them takes ten times the search.
         return self._store.search(
-            [LegQuery("lexical", each, limit, vocabulary, vocabulary) for each in vectors]
+            [LegQuery("lexical", each, limit, vocabulary, EMPTY_CORPUS) for each in vectors]
         )
 
     def _frequent_word(self, misspelt: str, near: set[str], counts: Mapping[str, int]) -> str:

@@ -25,6 +25,7 @@ from toolcrib.store.base import (
     valid_ids,
 )
 from toolcrib.store.filters import (
+    EMPTY_CORPUS,
     MAX_CACHED_BYTES,
     And,
     AnyOf,
@@ -51,9 +52,6 @@ TERM_BYTES = 100
 
 MAX_PAYLOAD_BYTES, PAYLOAD_FIELDS_BYTES = 16 * 2**20, 4 * 2**10
 """Size of the cache of payloads, and the bytes of a payload without its texts."""
-
-EMPTY_CORPUS = HasId(frozenset())
-"""Corpus without points, where all terms weigh alike."""
 
 ALL_POINTS = And()
 """Corpus of all live points. Without a corpus the engine also counts terms of overwritten and
@@ -160,6 +158,8 @@ class EdgeSearch:
         if not isinstance(leg.vector, SparseVector):
             return leg
         corpus = leg.idf_corpus
+        if corpus == EMPTY_CORPUS:
+            return leg
         if corpus is None:
             if not self._has_stale_points():
                 return leg

@@ -173,6 +173,10 @@ class Or:
 Filter: TypeAlias = Equals | AnyOf | Range | HasId | Not | And | Or
 
 
+EMPTY_CORPUS = HasId(frozenset())
+"""Corpus without points, where all terms weigh alike."""
+
+
 def all_of(*parts: Filter | None) -> Filter | None:
     """Join the parts that are not None with `And`; None if there are none."""
     present = [part for part in parts if part is not None]
