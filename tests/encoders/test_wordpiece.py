@@ -117,5 +117,7 @@ def test_a_common_word_is_one_slip_from_an_unknown_word(word: str, meant: str) -
 
 
 def test_names_identifiers_addresses_and_inflections_are_no_unknown_words() -> None:
-    text = "Serch cached chats, ask Mraia in #mesages about mesages/x, x_mesages and mesages.io"
+    text = (
+        "Serch cached chats, ask Mraia in #mesages of mesages/x, x_mesages, mesages.io, mesages()"
+    )
     assert WordPiece(DOCUMENT, None).unknown_words(text) == ["serch"]

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from toolcrib import Crib, Scope, ToolSpec, Turn
 from toolcrib.encoders.fake import DeterministicEncoder
+from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.spelling import Speller, correct
@@ -21,6 +23,10 @@ TOOLS = [
     ToolSpec(name="list_jobs", server="ci", description="List the jobs of a pipeline."),
 ]
 WIKI = Scope(servers=frozenset({"wiki"}))
+
+
+def speller_of(crib: Crib) -> Speller:
+    return Speller(crib.tools.store, LexicalEncoder(), BundledEncoder())
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +118,7 @@ def test_tools_out_of_scope_do_not_decide_which_tools_are_read():
 
 
 def test_a_remote_store_takes_three_requests(crib, monkeypatch):
-    speller, store = crib.tools.retriever._speller, crib.tools.store
+    speller, store = speller_of(crib), crib.tools.store
     requests = list[str]()
     for name in ("search", "retrieve"):
         work = getattr(store, name)
@@ -139,8 +145,6 @@ def test_an_encoder_without_a_known_vocabulary_leaves_the_spelling():
 
 @given(text=st.text(max_size=200))
 def test_any_text_is_taken(crib, text):
-    speller = crib.tools.retriever._speller
-    assert isinstance(speller, Speller)
-    made = speller.corrections(text, None)
+    made = speller_of(crib).corrections(text, None)
     assert all(word in text.lower() for word in made)
     assert (correct(text, made) == text) == (not made)

@@ -38,13 +38,18 @@ _MODEL = {
 _NORMALIZER = {"type": "BertNormalizer", "clean_text": True}
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor")
 _WORD = re.compile(r"[^ ]+")
-TYPED_WORD = re.compile(r"(?:\A[A-Z]|(?<![\w@#/.:\\'’-])[a-z])[a-z]{4,30}(?![\w@/:\\'’-]|\.\w)")
+TYPED_WORD = re.compile(
+    r"(?:\A[A-Z]|(?<![\w@#$/.:\\'’`{-])[a-z])[a-z]{4,30}(?![\w@(/:\\'’`}-]|\.\w)"
+)
 """Word of at least five letters that is no name, identifier, path or part of an address."""
 
 COMMON_WORDS_END = 10_000
 """End of the ids of common words: BERT's vocabulary is sorted by frequency."""
 
 _INFLECTION = re.compile(r"(?:e?s|ed|ers?|ing|ly)\Z")
+_PREFIX = re.compile(
+    r"(?:auto|back|co|de|dis|down|inter|mis|multi|non|off|out|over|pre|re|sub|un|under|up)(.{4,})"
+)
 _PLAIN_TOKEN_OPTIONS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 _Token: TypeAlias = tuple[int, int, int]
@@ -147,7 +152,7 @@ class WordPiece:
         self._pieces = lru_cache(MAX_CACHED_WORDS)(self._cut)
 
     def unknown_words(self, text: str) -> list[str]:
-        """Words that are no names and, inflected or not, no token, in lower case, each once."""
+        """Words in lower case, each once; no names, and no token without ending or prefix."""
         words = dict.fromkeys(found[0].lower() for found in TYPED_WORD.finditer(text))
         return [word for word in words if not self._knows(word)]
 
@@ -165,8 +170,9 @@ class WordPiece:
         return found if self._ids.get(found, COMMON_WORDS_END) < COMMON_WORDS_END else ""
 
     def _knows(self, word: str) -> bool:
-        base = _INFLECTION.sub("", word)
-        return not self._ids.keys().isdisjoint((word, base, f"{base}e"))
+        base, prefix = _INFLECTION.sub("", word), _PREFIX.match(word)
+        forms = (word, base, f"{base}e", *(prefix.groups() if prefix else ()))
+        return not self._ids.keys().isdisjoint(forms)
 
     def encode(self, text: str, pair: str | None = None) -> WordPieceTokens:
         """Tokens of a text or a pair; a long text is truncated, of a pair the longer text."""

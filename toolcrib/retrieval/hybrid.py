@@ -51,7 +51,6 @@ from toolcrib.retrieval.options import (
 )
 from toolcrib.retrieval.prerequisites import bring_linked_tools
 from toolcrib.retrieval.rerank import ModelReranker, Reranking, ToolReranker
-from toolcrib.retrieval.spelling import Speller, correct
 from toolcrib.retrieval.steps import (
     EMPTY_RUN_STATE,
     SENTENCE_SHARE,
@@ -158,7 +157,7 @@ class HybridRetriever:
         self._clause_encoder = dense if isinstance(dense, ClauseEncoder) else None
         self._language = dense if isinstance(dense, LanguageBound) else None
         self._translator = dense if isinstance(dense, Translating) else None
-        self._speller = Speller(store, lexical, dense) if isinstance(dense, SpellingBound) else None
+        self._speller = dense if isinstance(dense, SpellingBound) else None
         self._lexical = lexical
         self._weights = weights
         self._clock = clock or SystemClock()
@@ -321,8 +320,7 @@ class HybridRetriever:
         self, query: str, plans: Sequence[SearchPlan], vocabulary: Filter | None
     ) -> EncodedQuery:
         original = _shorten(query)
-        spelling = self._spelling(original, vocabulary)
-        text = correct(original, spelling)
+        text, spelling = self._corrected(original, vocabulary)
         encoded = replace(self._by_words(original, text), spelling=spelling)
         degraded: tuple[str, ...] = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
         if self._language is not None and not self._language.reads(text):
@@ -335,12 +333,20 @@ class HybridRetriever:
             return replace(encoded, degraded=(*degraded, "dense"))
         return replace(encoded, dense=vectors[0], degraded=degraded, clauses=vectors[1:])
 
-    def _spelling(self, text: str, vocabulary: Filter | None) -> dict[str, str]:
-        """Misspelt words of a text with their corrections; none if the encoder or store fails."""
+    def _corrected(self, text: str, vocabulary: Filter | None) -> tuple[str, dict[str, str]]:
+        """A text without misspelt words, and these; the same text if the encoder or store fails."""
+        dense = self._speller
         try:
-            return self._speller.corrections(text, vocabulary) if self._speller else {}
+            if dense is None or not dense.unknown_words(text):
+                return text, {}
+            # Most searches meet no unknown word.
+            from toolcrib.retrieval.spelling import Speller, correct
+
+            speller = Speller(self._store, self._lexical, dense)
+            spelling = speller.corrections(text, vocabulary)
         except ToolcribError:
-            return {}  # The vectors or the search fail of the same cause, and report it.
+            return text, {}  # The vectors or the search fail of the same cause, and report it.
+        return correct(text, spelling), spelling
 
     def _by_words(self, text: str, meant: str | None = None) -> EncodedQuery:
         """Query without a vector: words of a text and, beside these, of its corrected form."""

@@ -16,12 +16,12 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.wordpiece import TYPED_WORD
 from toolcrib.store.base import LegQuery, ScoredPoint, Store
 from toolcrib.store.filters import EMPTY_CORPUS, Filter
-from toolcrib.text import split_identifier
+from toolcrib.text import singular, split_identifier
 
-MIN_SPELT_STEM_CHARS = 4
+MIN_SPELT_CHARS = 4
+"""Shorter stems, and shorter words of tools, are too near to others."""
+
 MAX_SPELT_WORDS = 4
-MAX_LENGTH_DIFFERENCE_CHARS = 2
-"""Stems alone would read `basking` as `base`."""
 
 MAX_SPELLING_TOOLS = 5
 """Tools in which the right spelling of a word is looked up."""
@@ -60,19 +60,21 @@ class Speller:
         right = {word: "" for word, hits in zip(terms, known, strict=True) if not hits}
         # Letters are left out and swapped more often than others are typed in their place.
         tried = [
-            (word, near)
+            (word, terms_near, set(map(singular, words_near)))
             for word in right
-            if len(terms[word]) >= MIN_SPELT_STEM_CHARS
-            for near in _near_terms(terms[word])
+            if len(terms[word]) >= MIN_SPELT_CHARS
+            for terms_near, words_near in zip(_near(terms[word]), _near(word), strict=True)
         ]
         if not tried:
             return right
-        found = self._search([near for _, near in tried], vocabulary, MAX_SPELLING_TOOLS)
+        found = self._search([near for _, near, _ in tried], vocabulary, MAX_SPELLING_TOOLS)
         records = self._store.retrieve(list({hit.id for hits in found for hit in hits}))
         words = {each.id: split_identifier(each.payload["spec"]) for each in records}
-        for (word, near), hits in zip(tried, found, strict=True):
+        for (word, _, near), hits in zip(tried, found, strict=True):
             counts = Counter(each.lower() for hit in hits for each in words.get(hit.id, ()))
-            right[word] = right[word] or self._frequent_word(word, near, counts)
+            # Terms alone are too alike: `infusion` would be read as `infisical`.
+            likely = (e for e in counts if len(e) >= MIN_SPELT_CHARS and singular(e) in near)
+            right[word] = right[word] or min(likely, key=lambda e: (-counts[e], e), default="")
         return right
 
     def _search(
@@ -85,16 +87,6 @@ class Speller:
             [LegQuery("lexical", each, limit, vocabulary, EMPTY_CORPUS) for each in vectors]
         )
 
-    def _frequent_word(self, misspelt: str, near: set[str], counts: Mapping[str, int]) -> str:
-        """Most frequent word with one of the terms; empty if there is none."""
-        likely = (
-            word
-            for word in counts
-            if abs(len(word) - len(misspelt)) <= MAX_LENGTH_DIFFERENCE_CHARS
-            and near.issuperset(self._lexical.terms(word))
-        )
-        return min(likely, key=lambda word: (-counts[word], word), default="")
-
 
 def correct(text: str, corrections: Mapping[str, str]) -> str:
     """A text with its misspelt words replaced."""
@@ -103,11 +95,11 @@ def correct(text: str, corrections: Mapping[str, str]) -> str:
     return TYPED_WORD.sub(lambda found: corrections.get(found[0].lower(), found[0]), text)
 
 
-def _near_terms(term: str) -> tuple[set[str], set[str]]:
-    """Terms with a letter more or less or two neighbours exchanged, and with another letter."""
-    cuts = [(term[:at], term[at:]) for at in range(1, len(term) + 1)]
+def _near(word: str) -> tuple[set[str], set[str]]:
+    """Words with a letter more or less or two neighbours exchanged, and with another letter."""
+    cuts = [(word[:at], word[at:]) for at in range(1, len(word) + 1)]
     slips = {f"{head}{tail[1:]}" for head, tail in cuts if tail}
     slips |= {f"{head}{tail[1::-1]}{tail[2:]}" for head, tail in cuts if tail[1:]}
     slips |= {f"{head}{more}{tail}" for head, tail in cuts for more in ascii_lowercase}
     others = {f"{head}{more}{tail[1:]}" for head, tail in cuts if tail for more in ascii_lowercase}
-    return slips - {term}, others - {term}
+    return slips - {word}, others - {word}

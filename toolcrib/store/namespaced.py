@@ -34,7 +34,7 @@ from toolcrib.store.base import (
     point_id,
     valid_ids,
 )
-from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or
+from toolcrib.store.filters import EMPTY_CORPUS, TENANT_FIELD, And, Equals, Filter, HasId, Not, Or
 
 META_NAMESPACE = ":meta"
 """Reserved namespace with one point for each tenant; `:meta/TENANT` has the entries of a tenant's
@@ -234,7 +234,10 @@ class NamespacedStore(Store):
         return Record(self._shift_id(record.id), payload)
 
     def _within(self, where: Filter | None) -> Filter:
-        return self._own if where is None else And(self._own, self._shift_filter(where))
+        if where is None:
+            return self._own
+        # An engine knows the empty corpus by its filter, and counts nothing.
+        return where if where == EMPTY_CORPUS else And(self._own, self._shift_filter(where))
 
     def _shift_filter(self, where: Filter) -> Filter:
         match where:
