@@ -16,6 +16,7 @@ from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
 from toolcrib.records.codec import FrozenModel, in_words
 from toolcrib.records.tools import Texts
+from toolcrib.text import unique
 
 OVERLAY_NAME = "overlay.yaml"
 """File name beside the sources."""
@@ -45,8 +46,7 @@ class OverlayEntry(FrozenModel):
         for name in type(self).model_fields:
             value: Any = getattr(self, name)
             if isinstance(value, tuple):
-                own: tuple[str, ...] = getattr(spec, name)
-                value = tuple(dict.fromkeys((*own, *cast("tuple[str, ...]", value)))) or None
+                value = unique(getattr(spec, name), cast("tuple[str, ...]", value)) or None
             if value is not None:
                 fields[name] = value
         return spec.model_copy(update=fields)

@@ -47,10 +47,8 @@ class Writer:
         for page, vectors in self._encode_pages(ordered):
             ends = np.cumsum([len(each.texts) for each in page])
             pairs = zip(page, np.split(vectors, ends[:-1]), strict=True)
-            points = [each.point(own, self.lexical, self.terms) for each, own in pairs]
-            self.store.upsert(points)
-            done += len(page)
-            worked += sum(map(_encoding_chars, page))
+            self.store.upsert([each.point(own, self.lexical, self.terms) for each, own in pairs])
+            done, worked = done + len(page), worked + sum(map(_encoding_chars, page))
             ids = tuple(each.id for each in page)
             progress(IndexProgress(done, len(drafts), ids, share=worked / work))
         progress(IndexProgress(done, len(drafts), stage="optimise", share=1.0))

@@ -233,14 +233,11 @@ class Tap:
         message = item.message
         result = message.result if isinstance(message, JSONRPCResponse) else {}
         lists = {"tools": self._state.tools, **self._state.others}
-        emptied: dict[str, list[Any]] = {
-            name: [] for name in lists if isinstance(result.get(name), list)
-        }
-        if not emptied:
-            return item
+        emptied = {name: list[Any]() for name in lists if isinstance(result.get(name), list)}
         for name in emptied:
             lists[name].extend(result[name])
-        return replace(item, message=message.model_copy(update={"result": result | emptied}))
+        changed = {"result": result | emptied} if emptied else {}
+        return replace(item, message=message.model_copy(update=changed))
 
 
 def _without_half_characters(error: Exception) -> SessionMessage | Exception:
