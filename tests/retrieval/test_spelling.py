@@ -123,7 +123,7 @@ def test_a_remote_store_takes_three_requests(crib, monkeypatch):
     for name in ("search", "retrieve"):
         work = getattr(store, name)
         monkeypatch.setattr(store, name, lambda *a, n=name, w=work: requests.append(n) or w(*a))
-    found = speller.corrections("serch conflunnce for the chekclist of invioces", ENABLED)
+    found = speller.corrections(["serch", "conflunnce", "chekclist", "invioces"], ENABLED)
     assert len(found) == 4
     assert requests == ["search", "search", "retrieve"]
 
@@ -145,6 +145,7 @@ def test_an_encoder_without_a_known_vocabulary_leaves_the_spelling():
 
 @given(text=st.text(max_size=200))
 def test_any_text_is_taken(crib, text):
-    made = speller_of(crib).corrections(text, None)
+    unknown = BundledEncoder().unknown_words(text)
+    made = speller_of(crib).corrections(unknown, None)
     assert all(word in text.lower() for word in made)
     assert (correct(text, made) == text) == (not made)

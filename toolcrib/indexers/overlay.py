@@ -14,7 +14,7 @@ from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_object
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
-from toolcrib.records.codec import FrozenModel, in_words
+from toolcrib.records.codec import FrozenModel, in_words, object_of
 from toolcrib.records.tools import Texts
 from toolcrib.text import unique
 
@@ -85,8 +85,7 @@ class ToolOverlay:
     @staticmethod
     def is_overlay(source: Source) -> bool:
         """True if a file is an overlay; a file with a list of `tools` is a source."""
-        sample = source.sample
-        return is_object(sample) and is_object(sample.get("tools"))
+        return is_object(object_of(source.sample).get("tools"))
 
     def over(self, entries: Iterable[Entry]) -> tuple[list[Entry], list[Refusal]]:
         """Entries with the fields of the overlay, and the patterns that match no tool."""

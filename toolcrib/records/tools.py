@@ -25,7 +25,7 @@ MAX_TOOL_DESCRIPTION_CHARS = 200_000
 
 MAX_TOOL_NAME_CHARS = 512
 
-_DEFAULT_NAMES = re.compile(r'(?<="default": ")(?![\d.-])[\w.*-]+(?:,(?![\d.-])[\w.*-]+)+(?=")')
+_DEFAULT_NAMES = re.compile(r'"default": "((?![\d.-])[\w.*-]+(?:,(?![\d.-])[\w.*-]+)+)(?=")')
 """Names, no numbers, in a default; servers write sets, in another order after each start."""
 
 
@@ -248,5 +248,7 @@ class ToolSpec(FrozenModel):
         hinted = hinted_tags(self.annotations)
         fields["safety_tags"] = [tag for tag in fields["safety_tags"] if tag not in hinted]
         text = json.dumps(fields, sort_keys=True, ensure_ascii=False)
-        text = _DEFAULT_NAMES.sub(lambda names: ",".join(sorted(names[0].split(","))), text)
+        text = _DEFAULT_NAMES.sub(
+            lambda at: f'"default": "{",".join(sorted(at[1].split(",")))}', text
+        )
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

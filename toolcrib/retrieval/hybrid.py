@@ -157,7 +157,7 @@ class HybridRetriever:
         self._clause_encoder = dense if isinstance(dense, ClauseEncoder) else None
         self._language = dense if isinstance(dense, LanguageBound) else None
         self._translator = dense if isinstance(dense, Translating) else None
-        self._speller = dense if isinstance(dense, SpellingBound) else None
+        self._spelling_encoder = dense if isinstance(dense, SpellingBound) else None
         self._lexical = lexical
         self._weights = weights
         self._clock = clock or SystemClock()
@@ -335,15 +335,16 @@ class HybridRetriever:
 
     def _corrected(self, text: str, vocabulary: Filter | None) -> tuple[str, dict[str, str]]:
         """A text without misspelt words, and these; the same text if the encoder or store fails."""
-        dense = self._speller
+        dense = self._spelling_encoder
         try:
-            if dense is None or not dense.unknown_words(text):
+            unknown = dense.unknown_words(text) if dense else []
+            if dense is None or not unknown:
                 return text, {}
             # Most searches meet no unknown word.
             from toolcrib.retrieval.spelling import Speller, correct
 
             speller = Speller(self._store, self._lexical, dense)
-            spelling = speller.corrections(text, vocabulary)
+            spelling = speller.corrections(unknown, vocabulary)
         except ToolcribError:
             return text, {}  # The vectors or the search fail of the same cause, and report it.
         return correct(text, spelling), spelling

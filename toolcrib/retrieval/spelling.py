@@ -35,8 +35,8 @@ class Speller:
         self._lexical = lexical
         self._dense = dense
 
-    def corrections(self, text: str, vocabulary: Filter | None) -> dict[str, str]:
-        """Misspelt words of a text, and the words that they stand for.
+    def corrections(self, unknown: Sequence[str], vocabulary: Filter | None) -> dict[str, str]:
+        """The misspelt among a text's unknown words, and the words that they stand for.
 
         `vocabulary`: tools whose words may be meant; None for common words alone.
 
@@ -44,7 +44,7 @@ class Speller:
             EncoderError: the encoder cannot be loaded.
             StoreError: the tools cannot be searched.
         """
-        found = dict.fromkeys(self._dense.unknown_words(text)[:MAX_SPELT_WORDS], "")
+        found = dict.fromkeys(unknown[:MAX_SPELT_WORDS], "")
         if found and vocabulary is not None:
             found = self._tool_words(list(found), vocabulary)
         found = {word: right or self._dense.common_word(word) for word, right in found.items()}

@@ -158,9 +158,7 @@ class Router:
 
     def detect(self, turn: Turn) -> Context:
         """Detect the context of a turn; encodes and classifies only."""
-        query = None
-        if has_words(turn.text):
-            query = self.tools.encode(excerpt(turn.text))
+        query = self.tools.encode(excerpt(turn.text)) if has_words(turn.text) else None
         known = _with_metadata(self._detector(turn).detect(turn.text, query), turn.metadata)
         if self.reader is None or not self._may_ask_model(turn, known):
             return known

@@ -234,10 +234,11 @@ class Tap:
         result = message.result if isinstance(message, JSONRPCResponse) else {}
         lists = {"tools": self._state.tools, **self._state.others}
         emptied = {name: list[Any]() for name in lists if isinstance(result.get(name), list)}
+        if not emptied:
+            return item
         for name in emptied:
             lists[name].extend(result[name])
-        changed = {"result": result | emptied} if emptied else {}
-        return replace(item, message=message.model_copy(update=changed))
+        return replace(item, message=message.model_copy(update={"result": result | emptied}))
 
 
 def _without_half_characters(error: Exception) -> SessionMessage | Exception:
