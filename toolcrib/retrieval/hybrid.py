@@ -337,8 +337,7 @@ class HybridRetriever:
         """A text without misspelt words, and these; the same text if the encoder or store fails."""
         dense = self._spelling_encoder
         try:
-            unknown = dense.unknown_words(text) if dense else []
-            if dense is None or not unknown:
+            if dense is None or not (unknown := dense.unknown_words(text)):
                 return text, {}
             # Most searches meet no unknown word.
             from toolcrib.retrieval.spelling import Speller, correct
