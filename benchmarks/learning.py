@@ -34,7 +34,13 @@ from toolcrib import Crib
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.measures import gate_measures
-from toolcrib.learning.lessons import contradicting_keys, learned_companions, make_lessons, replay
+from toolcrib.learning.lessons import (
+    Lesson,
+    contradicting_keys,
+    learned_companions,
+    make_lessons,
+    replay,
+)
 from toolcrib.learning.observations import Observation
 from toolcrib.retrieval.learned import (
     MAX_LIFTED_TOOLS,
@@ -119,15 +125,15 @@ def taught(
         lessons = make_lessons(kept, digests, encoder, now)
     replayed = {} if everything else {e.server: e for e in replay(kept, lessons, servers)}
 
-    def strength(tool: str) -> float:
-        return 1.0 if everything else replayed[servers[tool]].strength
+    def trust(lesson: Lesson) -> tuple[float, float]:
+        if everything:
+            return lesson.support, lesson.support
+        of = replayed[servers[lesson.tool]]
+        return lesson.support * of.strength, lesson.support * of.copies
 
     learned = LearnedTools.of(
         {
-            point_id(each.tool): (
-                each.support * strength(each.tool) if each.is_live else 0.0,
-                each.vectors,
-            )
+            point_id(each.tool): (trust(each) if each.is_live else (0.0, 0.0), each.vectors)
             for each in lessons
         }
     )

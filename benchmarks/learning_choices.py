@@ -162,7 +162,7 @@ def of_classes(folder: Path, most: int) -> Texts:
         for each in ids
     )
     config = QuestionConfig(model="none", question="Which class fits?", classes=classes)
-    classifier = QuestionClassifier(config, dense, name=QUESTIONS + folder.name)
+    classifier = QuestionClassifier(config, dense, None, QUESTIONS + folder.name)
 
     def known(row: dict[str, Any]) -> Known:
         vector, scores = classifier.rank(row["text"], None)

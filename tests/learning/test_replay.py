@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.learning.lessons_of import ENCODER, NOW, observation
@@ -29,6 +30,7 @@ def left_out(*seen):
 def test_what_other_sessions_taught_helps_and_goes_live():
     found = replayed(*(asked("a/x", f"s{n}") for n in range(4)))["a"]
     assert (found.verdict, found.requests, found.sessions) == ("live", 4, 4)
+    assert (found.strength, found.copies) == (0, 1)
     assert found.before == pytest.approx(0.6309, abs=1e-4)
     assert found.after == 1.0
 
@@ -60,11 +62,18 @@ def test_tools_of_one_request_that_rise_together_do_no_harm():
     assert {each.verdict for each in found.values()} == {"live"}
 
 
+def similar(tool, number, session):
+    """A request whose cosine with every other such request is 0.88."""
+    vector = np.zeros(40, dtype=np.float32)
+    vector[0], vector[number + 1] = np.sqrt(0.88), np.sqrt(0.12)
+    return replace(asked(tool, session), vector=vector)
+
+
 def test_the_strength_grows_as_the_effect_stands_out_of_chance():
     def strength(helped, harmed):
-        # Alike requests: of `harmed` ones the tool that is first without lessons was right.
-        seen = [asked("a/x", f"s{n}") for n in range(helped)]
-        seen += [asked("a/y", f"t{n}", angle=25) for n in range(harmed)]
+        # Similar requests: of `harmed` ones the tool that is first without lessons was right.
+        seen = [similar("a/x", n, f"s{n}") for n in range(helped)]
+        seen += [similar("a/y", helped + n, f"t{n}") for n in range(harmed)]
         return replayed(*seen)["a"].strength
 
     assert strength(4, 0) == 1.0
@@ -72,6 +81,15 @@ def test_the_strength_grows_as_the_effect_stands_out_of_chance():
     assert strength(3, 2) == 0
     assert 0 < strength(12, 8) < 1
     assert strength(4, 12) == 0
+
+
+def test_copies_of_a_request_prove_nothing_for_other_requests():
+    right = [similar(("a/x", "a/y")[n % 2], n, f"s{n}") for n in range(6)]
+    repeated = [replace(each, session=f"r{n}", decision=f"r{n}") for n, each in enumerate(right)]
+    once, found = replayed(*right)["a"], replayed(*right, *repeated)["a"]
+    assert (once.strength, once.copies) == (found.strength, 0) == (0, 0)
+    assert found.copies > 0.9
+    assert found.verdict == "live"
 
 
 def test_every_key_counts_once():

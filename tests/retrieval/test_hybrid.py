@@ -414,7 +414,9 @@ def test_a_second_ranking_does_without_the_reranker_where_it_is_told_to(retrieve
 
 def test_a_second_ranking_forgets_what_use_has_taught_where_it_is_told_to(retriever):
     near = {"1": DeterministicEncoder().encode_query(QUERY)}
-    taught = retriever(learned=UseData(LearnedTools.of({point_id("read_mail"): (1.0, near)})))
+    taught = retriever(
+        learned=UseData(LearnedTools.of({point_id("read_mail"): ((1.0, 1.0), near)}))
+    )
     assert ranked(taught) != ranked(retriever())
     assert ranked(taught, InterleaveSettings("untaught", learning=False).plan) == ranked(
         retriever()
@@ -424,7 +426,7 @@ def test_a_second_ranking_forgets_what_use_has_taught_where_it_is_told_to(retrie
 
 def test_a_second_ranking_is_taught_though_rank_fusion_comes_first(retriever):
     near = {"1": DeterministicEncoder().encode_query(QUERY)}
-    learned = UseData(LearnedTools.of({point_id("read_mail"): (1.0, near)}))
+    learned = UseData(LearnedTools.of({point_id("read_mail"): ((1.0, 1.0), near)}))
     by_ranks = FusionWeights(method="rrf")
     taught = retriever(weights=by_ranks, learned=learned)
     assert ranked(taught) == ranked(retriever(weights=by_ranks))

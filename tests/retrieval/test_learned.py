@@ -24,7 +24,10 @@ def learned(**tools):
     """Tools by point, each with its strength and its requests; each of another decision."""
     return LearnedTools.of(
         {
-            int(name[1:]): (strength, {f"{name}-{n}": row for n, row in enumerate(rows)})
+            int(name[1:]): (
+                (strength, strength),
+                {f"{name}-{n}": row for n, row in enumerate(rows)},
+            )
             for name, (strength, *rows) in tools.items()
         }
     )
@@ -38,8 +41,19 @@ def test_a_tool_is_lifted_by_how_near_its_examples_are_and_how_far_they_are_beli
     assert lifts[1] > 0.2 > lifts[2]
 
 
+def test_copies_and_similar_requests_have_a_strength_each():
+    beside = np.array([0.8, 0.6], dtype=np.float32)
+
+    def lift(strengths, query):
+        return LearnedTools.of({1: (strengths, {"d": EAST})}).lifts({1: 0.3}, query).get(1, 0.0)
+
+    assert lift((0.0, 1.0), EAST) == lift((1.0, 1.0), EAST) > 0.2
+    assert lift((1.0, 0.0), beside) == lift((1.0, 1.0), beside) > 0.2
+    assert lift((1.0, 0.0), EAST) == lift((0.0, 1.0), beside) == 0
+
+
 def test_tools_that_answered_one_request_together_take_nothing_from_each_other():
-    together = LearnedTools.of({1: (1.0, {"d": EAST}), 2: (1.0, {"d": EAST})})
+    together = LearnedTools.of({1: ((1.0, 1.0), {"d": EAST}), 2: ((1.0, 1.0), {"d": EAST})})
     alone = learned(p1=(1.0, EAST))
     apart = learned(p1=(1.0, EAST), p2=(1.0, EAST))
     scores = {1: 0.3, 2: 0.3}
@@ -65,7 +79,9 @@ def test_scores_stay_scores(tools):
     def towards(angle):
         return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
 
-    known = LearnedTools.of({n: (s, {str(n): towards(a)}) for n, (_, s, a) in enumerate(tools)})
+    known = LearnedTools.of(
+        {n: ((s, s), {str(n): towards(a)}) for n, (_, s, a) in enumerate(tools)}
+    )
     scores = {n: score for n, (score, _, _) in enumerate(tools)}
     lifts = known.lifts(scores, EAST)
     assert all(lift >= 0 and scores[n] + lift <= 1 for n, lift in lifts.items())
@@ -77,7 +93,7 @@ LIKELY = {"docs": 0.6, "wiki": 0.3, "mail": 0.1}
 def choices(**vectors):
     """Learned examples of collections, one for each name."""
     known = LearnedChoices()
-    examples = {point_id(name): (1.0, {name: vector}) for name, vector in vectors.items()}
+    examples = {point_id(name): ((1.0, 1.0), {name: vector}) for name, vector in vectors.items()}
     known.known = {COLLECTIONS: LearnedTools.of(examples)}
     return known
 

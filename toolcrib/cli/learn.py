@@ -134,7 +134,7 @@ def _print(status: LearningStatus) -> None:
         keys = escape(", ".join(status.left_out))
         out.print(f"left out, as their calls contradict the others': {keys}")
     if status.servers:
-        figures = ("requests", "before", "after", "strength")
+        figures = ("requests", "before", "after", "strength", "copies")
         print_rows(list(map(_cells, status.servers)), ("server", "verdict"), figures, headed=True)
     if status.tools:
         _print_tools(status.tools)
@@ -171,5 +171,6 @@ def _print_use(used: Sequence[UsedTool]) -> None:
 
 def _cells(each: ServerReplay) -> tuple[str, ...]:
     name = escape(each.server or "(none)")
-    figures = (f"{each.before:.3f}", f"{each.after:.3f}", f"{each.strength:.2f}")
-    return name, each.verdict, str(each.requests), *figures
+    ndcg = f"{each.before:.3f}", f"{each.after:.3f}"
+    strengths = f"{each.strength:.2f}", f"{each.copies:.2f}"
+    return name, each.verdict, str(each.requests), *ndcg, *strengths

@@ -402,12 +402,12 @@ class UsageLearner:
             rows = {row.id: row.body for row in self._table.lessons() if "vectors" in row.body}
         tools = self._payloads(rows)
         strengths = {
-            (each.get("choice", ""), each["server"]): each["strength"]
+            (each.get("choice", ""), each["server"]): (each["strength"], each["copies"])
             for each in state.get("servers", ())
         }
         days = (self._now() - state.get("at", 0.0)) / DAY_S
         learned_tools = {name: body["tool"] for name, body in rows.items()}
-        taught: dict[str, dict[int, tuple[float, dict[str, FloatArray]]]] = {}
+        taught: dict[str, dict[int, tuple[tuple[float, float], dict[str, FloatArray]]]] = {}
         for name, body in rows.items():
             learned = learned_tools[name]
             choice = learned.get("choice", "")
@@ -415,11 +415,14 @@ class UsageLearner:
             if known is None:
                 continue
             option = name.removeprefix(f"{choice}:") if choice else name
-            strength = learned["support"] * learned["live"]
-            strength *= strengths.get((choice, learned["server"]), 0.0)
-            strength *= age_weight(days, changed=body["digest"] != known["digest"])
+            trust = learned["support"] * learned["live"]
+            trust *= age_weight(days, changed=body["digest"] != known["digest"])
+            similar, copies = strengths.get((choice, learned["server"]), (0.0, 0.0))
             vectors = from_text(body["vectors"], self._tools.dense.dimensions)
-            examples = strength, dict(zip(body["decisions"], vectors, strict=True))
+            examples = (
+                (trust * similar, trust * copies),
+                dict(zip(body["decisions"], vectors, strict=True)),
+            )
             taught.setdefault(choice, {})[point_id(option)] = examples
         lifts = {choice: LearnedTools.of(own) for choice, own in taught.items()}
         self.choices.known = lifts

@@ -21,7 +21,7 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.learning.observations import Observation
 from toolcrib.numerics import Floats
 from toolcrib.records.reports import ServerReplay
-from toolcrib.retrieval.learned import LearnedTools, keep_nearest, mix_shares
+from toolcrib.retrieval.learned import LearnedTools, is_copy, keep_nearest, mix_shares
 
 MAX_EXAMPLES = 20
 MAX_EXAMPLES_A_SESSION = MAX_EXAMPLES // 5
@@ -246,17 +246,28 @@ def replay(
 
     `servers` are the tools' servers. A request is ranked without its own session's examples; all
     tools called for it are right. Keys weigh alike, and so do the sessions of a key. All
-    observations are of one choice.
+    observations are of one choice. Copies of a request are judged apart from similar requests, and
+    count once among those: that the same words need the same tool proves nothing for other words.
     """
     live = sorted({servers[lesson.tool] for lesson in lessons if lesson.is_live})
-    by_server: defaultdict[str, list[_Change]] = defaultdict(list)
-    for request in _requests(observations, lessons):
-        shares = request.shares()
-        for server in {servers[tool] for tool, share in shares.items() if share > 0}:
-            others = {tool: share for tool, share in shares.items() if servers[tool] != server}
-            by_server[server].append(request.change(others, shares))
-    prior = _effect([change for changes in by_server.values() for change in changes])
-    return [_server_replay(server, by_server[server], prior) for server in live]
+    similar: defaultdict[str, dict[int, _Change]] = defaultdict(dict)
+    copies: defaultdict[str, dict[int, _Change]] = defaultdict(dict)
+    texts: set[tuple[str, bytes]] = set()
+    for number, request in enumerate(_requests(observations, lessons)):
+        is_repeated = request.text in texts
+        texts.add(request.text)
+        for by_server, of_copies in ((similar, False), (copies, True)):
+            if is_repeated and not of_copies:
+                continue
+            shares = request.shares(of_copies=of_copies)
+            for server in {servers[tool] for tool, share in shares.items() if share > 0}:
+                others = {tool: share for tool, share in shares.items() if servers[tool] != server}
+                by_server[server][number] = request.change(others, shares)
+    priors = [
+        _effect([change for changes in by_server.values() for change in changes.values()])
+        for by_server in (similar, copies)
+    ]
+    return [_server_replay(server, (similar[server], copies[server]), priors) for server in live]
 
 
 def contradicting_keys(
@@ -297,16 +308,24 @@ def _key_effect(given: Sequence[_Change], taken: Sequence[_Change]) -> tuple[flo
     return median + own.mean, math.sqrt(own.squared_error + others.squared_error)
 
 
-def _server_replay(server: str, changes: Sequence[_Change], prior: _Effect) -> ServerReplay:
-    if not changes:
-        return ServerReplay(server, 0, 0, 0.0, 0.0, 1.0, 0.0, "shadow")
-    means, weights = _by_session(changes)
+def _server_replay(
+    server: str, kinds: Sequence[Mapping[int, _Change]], priors: Sequence[_Effect]
+) -> ServerReplay:
+    """Replay of a server, from its changes by similar requests and by copies."""
+    both = [change for changes in kinds for change in changes.values()]
+    if not both:
+        return ServerReplay(server, 0, 0, 0.0, 0.0, 1.0, 0.0, 0.0, "shadow")
+    means, weights = _by_session(both)
     before, after = weights @ means
-    strength = _strength(_effect(changes), prior)
+    strength, copies = (
+        _strength(_effect([*changes.values()]), prior)
+        for changes, prior in zip(kinds, priors, strict=True)
+    )
     p = _p_value(weights * (means[:, 1] - means[:, 0]))
-    verdict = "live" if strength > 0 else "shadow"
+    verdict = "live" if max(strength, copies) > 0 else "shadow"
+    requests = len({number for changes in kinds for number in changes})
     ndcg = float(before), float(after)
-    return ServerReplay(server, len(changes), len(means), *ndcg, p, strength, verdict)
+    return ServerReplay(server, requests, len(means), *ndcg, p, strength, copies, verdict)
 
 
 def _strength(own: _Effect, prior: _Effect) -> float:
@@ -327,7 +346,9 @@ class _LessonArrays:
     def __init__(self, lessons: Sequence[Lesson]) -> None:
         self._lessons = lessons
         self.places = {lesson.tool: place for place, lesson in enumerate(lessons)}
-        self.tools = LearnedTools.of({n: (e.support, e.vectors) for n, e in enumerate(lessons)})
+        self.tools = LearnedTools.of(
+            {n: ((e.support, e.support), e.vectors) for n, e in enumerate(lessons)}
+        )
         requests = {each.decision: each for lesson in lessons for each in lesson.examples}
         self.keys = np.array([each.by for each in requests.values()])
         self.sessions = np.array([each.session for each in requests.values()])
@@ -350,6 +371,7 @@ class _PastRequest:
 
     def __init__(self, calls: Sequence[Observation], lessons: _LessonArrays) -> None:
         first = calls[0]
+        self.text = first.by, first.vector.tobytes()
         self.by, self._session, self._ranking = first.by, first.session, first.ranking
         self._right = {call.tool for call in calls}
         self._is_choice = bool(first.choice)
@@ -359,9 +381,16 @@ class _PastRequest:
         self._rows = np.array([lessons.places[tool] for tool in self._tools], dtype=np.int64)
         self._kernels = learned.kernels(first.vector) * (lessons.sessions != first.session)
 
-    def shares(self, *, without_key: str | None = None) -> dict[str, float]:
-        """Lift of each tool without the examples of the request's session, and of a key."""
+    def shares(
+        self, *, without_key: str | None = None, of_copies: bool | None = None
+    ) -> dict[str, float]:
+        """Lift of each tool without the examples of the request's session, and of a key.
+
+        `of_copies`: by copies of the request alone, or by all others.
+        """
         kernels = self._kernels
+        if of_copies is not None:
+            kernels = kernels * (is_copy(kernels) == of_copies)
         if without_key is not None:
             kernels = kernels * (self._lessons.keys != without_key)
         if self._is_choice:
@@ -370,7 +399,7 @@ class _PastRequest:
         for place, tool in enumerate(self._tools):
             if tool in self._own:
                 strengths[place] = self._own[tool].support_without(self._session, without_key)
-        lifts = self._lessons.tools.lift_shares(self._rows, kernels, strengths)
+        lifts = self._lessons.tools.lift_shares(self._rows, kernels, strengths[:, None])
         return dict(zip(self._tools, lifts.tolist(), strict=True))
 
     def _ndcg(self, shares: Mapping[str, float]) -> float:

@@ -253,8 +253,9 @@ class ServerReplay:
 
     `before` and `after` are nDCG@10 over the `requests` that the examples re-order, beside the
     examples of all other servers; `p` is the p-value of the paired test of their difference.
-    `strength` is the part of the difference beyond chance; at 0 the examples are in shadow: kept
-    without effect. With a `choice`, `server` is the name of this choice.
+    `strength` is the part of the difference beyond chance, for requests like an example, and
+    `copies` that for copies of one; with both at 0 the examples are in shadow: kept without effect.
+    With a `choice`, `server` is the name of this choice.
     """
 
     server: str
@@ -264,6 +265,7 @@ class ServerReplay:
     after: Score
     p: Score
     strength: Score
+    copies: Score
     verdict: Literal["live", "shadow"]
     choice: Annotated[str, UNLESS_EMPTY] = ""
 

@@ -25,15 +25,19 @@ towards a score of 1 of a tool, if no other tool's examples are similar to the q
 of cosines by which an example counts e times as much; the cosine at which an example counts as much
 as all unseen requests together."""
 
+COPY_COSINE = 0.98
+"""Cosine from which on an example is a copy of the query: the same words, but for their marks."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedTools:
     """Learned examples of tools, by point: requests, each with the tools that answered it.
 
     For other choices, a point stands for an option's name. `places`: index of each point among the
-    tools. `strengths`: float [tools] in [0, 1], the trust in each tool's examples; with 0 they lift
-    nothing, but still reduce the shares of other tools. `vectors`: float32 [requests, d]. `owners`
-    and `requests`: int [examples], the tool and the request of each example.
+    tools. `strengths`: float [tools, 2] in [0, 1], the trust in each tool's examples, for similar
+    queries and for copies; with 0 they lift nothing, but still reduce the shares of other tools.
+    `vectors`: float32 [requests, d]. `owners` and `requests`: int [examples], the tool and the
+    request of each example.
     """
 
     places: Mapping[int, int]
@@ -43,8 +47,10 @@ class LearnedTools:
     requests: _Indexes
 
     @classmethod
-    def of(cls, tools: Mapping[int, tuple[float, Mapping[str, FloatArray]]]) -> LearnedTools:
-        """Collect strength and examples of each point; at least one point.
+    def of(
+        cls, tools: Mapping[int, tuple[tuple[float, float], Mapping[str, FloatArray]]]
+    ) -> LearnedTools:
+        """Collect strengths and examples of each point; at least one point.
 
         Examples: the vector, float32 [d], of each request by the request's id.
         """
@@ -93,8 +99,18 @@ class LearnedTools:
         is_candidate[rows] = True
         is_known = np.zeros(len(kernels), dtype=bool)
         is_known[self.requests[is_candidate[self.owners]]] = True
-        by_tool = np.bincount(self.owners, kernels[self.requests], minlength=len(self.places))
-        return MAX_LIFT_SHARE * strengths * by_tool[rows] / (1.0 + kernels[is_known].sum())
+        copied = is_copy(kernels)
+        by_tool = [
+            np.bincount(self.owners, (kernels * part)[self.requests], minlength=len(self.places))
+            for part in (~copied, copied)
+        ]
+        lifted = (strengths * np.stack(by_tool, axis=1)[rows]).sum(axis=1)
+        return MAX_LIFT_SHARE * lifted / (1.0 + kernels[is_known].sum())
+
+
+def is_copy(kernels: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """True for the kernels of copies."""
+    return kernels >= np.exp((COPY_COSINE - UNKNOWN_REQUEST_COSINE) / REQUEST_KERNEL_WIDTH_COSINE)
 
 
 @dataclass(frozen=True, slots=True)
