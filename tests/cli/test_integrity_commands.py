@@ -125,6 +125,15 @@ class TestApprove:
         assert [each["tool_id"] for each in shown] == ["mail/send_mail", "sums/add"]
         assert "2 held back" in held("approve").stdout
 
+    def test_a_changed_tool_is_shown_beside_its_served_version(self, shell):
+        old, new = ToolSpec(**CLEAN), ToolSpec(**{**CLEAN, "description": "Send it twice."})
+        with quarantine_in(shell.folder / ".toolcrib") as quarantine:
+            quarantine.hold(new, "changed", [], old.digest, replaces=old)
+        lines = shell("approve", "--list").stdout.splitlines()
+        signed = [line for line in lines if line.startswith(("-", "+"))]
+        assert [old.description in signed[0], "Send it twice." in signed[1]] == [True, True]
+        assert len(signed) == 2
+
     def test_a_store_that_is_not_there_is_named(self, held):
         assert "nowhere" in held.error("approve", "--store", "nowhere", code=3)
 

@@ -134,7 +134,9 @@ async def test_new_and_changed_tools_of_a_known_server_are_held_until_approved(b
         behind.quarantine().release(seen["post/echo"])
         await until_listed(client, "post__announce", "post__echo", "post__send_fax")
 
-    assert seen["post/echo"].was_digest is not None
+    echo = seen["post/echo"]
+    assert (echo.was_digest, echo.spec.description) == (echo.replaces.digest, "Repeat it twice.")
+    assert echo.replaces.description == ECHO["description"]
     assert behind.held() == {}
 
 

@@ -7,7 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from difflib import unified_diff
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
@@ -401,7 +403,16 @@ def _show(held: Sequence[Held], *, json: bool) -> None:
 def _print_held(held: Held) -> None:
     out.print(f"[bold]{escape(held.tool_id)}[/]  [dim]{escape(held.reason)}[/]")
     out.print(f"[dim]digest[/] {held.digest}")
+    if held.replaces is not None:
+        old, new = (_spec_lines(each) for each in (held.replaces, held.spec))
+        lines = islice(unified_diff(old, new, lineterm="", n=1), 2, None)
+        for line in lines:
+            out.print(escape(line), style={"-": "red", "+": "green"}.get(line[0], "dim"))
     print_findings(list(held.findings))
+
+
+def _spec_lines(spec: ToolSpec) -> list[str]:
+    return spec.model_dump_json(exclude_defaults=True, indent=2).splitlines()
 
 
 FINDING_COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -70,8 +70,14 @@ class Approval:
         self._screening_lock = threading.Lock()
         self._held: dict[str, str] = {}
 
-    def screen(self, listings: Mapping[str, Sequence[ToolSpec]]) -> dict[str, Screening]:
+    def screen(
+        self,
+        listings: Mapping[str, Sequence[ToolSpec]],
+        find_served: Callable[[str], ToolSpec | None] = lambda _: None,
+    ) -> dict[str, Screening]:
         """Screen all specs that the servers list, by server.
+
+        `find_served` finds the served version of a tool, to show what a held one changes.
 
         Raises:
             ToolcribError: lock file or records cannot be read.
@@ -86,7 +92,9 @@ class Approval:
                 findings.setdefault(finding.tool, []).append(finding)
             locked = self._locked_servers()
             screened = {
-                name: self._screen_server(name, specs, findings, is_locked=name in locked)
+                name: self._screen_server(
+                    name, specs, findings, find_served, is_locked=name in locked
+                )
                 for name, specs in listings.items()
             }
             self._locked_servers()
@@ -107,6 +115,7 @@ class Approval:
         server: str,
         specs: Sequence[ToolSpec],
         findings: Mapping[str, list[Finding]],
+        find_served: Callable[[str], ToolSpec | None],
         *,
         is_locked: bool,
     ) -> Screening:
@@ -132,7 +141,7 @@ class Approval:
                 reason = CHANGED_REASON if pinned else unknown
                 if is_dangerous and not is_locked:
                     reason = DANGEROUS_REASON
-                held.append(self._hold(spec, reason, own, pinned))
+                held.append(self._hold(spec, reason, own, pinned, find_served))
         if pins is None and specs:
             self._quarantine.keep_first_digests(server, specs)
         locks = self._locks and not is_locked and bool(served)
@@ -142,12 +151,21 @@ class Approval:
         return Screening(tuple(served), tuple(held), newly_locked, tuple(warnings))
 
     def _hold(
-        self, spec: ToolSpec, reason: str, findings: list[Finding], pinned: str | None
+        self,
+        spec: ToolSpec,
+        reason: str,
+        findings: list[Finding],
+        pinned: str | None,
+        find_served: Callable[[str], ToolSpec | None],
     ) -> Held:
         known = self._quarantine.get(spec.id)
         if known is not None and (known.digest, known.reason) == (spec.digest, reason):
             return known
-        return self._quarantine.hold(spec, reason, findings, was_digest=pinned)
+        old = find_served(spec.id) if pinned else None
+        if old is not None and old.digest != pinned:
+            # The operator's overlay changed the served version: their difference would mislead.
+            old = None
+        return self._quarantine.hold(spec, reason, findings, was_digest=pinned, replaces=old)
 
     def state(self) -> tuple[object, ...]:
         """Value that changes with every approval and rejection; cheap to compute."""

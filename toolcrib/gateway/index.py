@@ -7,7 +7,7 @@ import logging
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import filterfalse
 from typing import Any, TypeAlias, TypeVar
@@ -17,7 +17,7 @@ from fastmcp.server.auth import AccessToken
 from toolcrib.access.logins import Logins
 from toolcrib.audit import blocks
 from toolcrib.crib import Crib
-from toolcrib.errors import StoreError, ToolcribError
+from toolcrib.errors import StoreError, ToolcribError, UnknownToolError
 from toolcrib.gateway.approval import NON_TOOL_ID_MARK, Approval, Screening, Specs, is_tool
 from toolcrib.gateway.auth import granted_scope, has_tool
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
@@ -361,7 +361,7 @@ class GatewayIndex:
 
     def _screen(self, listed: Mapping[str, Specs]) -> dict[str, Screening]:
         try:
-            screened = self._storage.approval.screen(listed)
+            screened = self._storage.approval.screen(listed, self._find_served)
         except ToolcribError as error:
             # Unscreened new specs are not served; specs that passed before still are.
             last, self.problem = self.problem, str(error)
@@ -375,6 +375,13 @@ class GatewayIndex:
             }
         self.problem = None
         return screened
+
+    def _find_served(self, tool_id: str) -> ToolSpec | None:
+        """Served version of a tool; None while the index is not open."""
+        if self._crib is not None:
+            with suppress(UnknownToolError, StoreError):
+                return self._crib.get_tool(tool_id)
+        return None
 
     async def _index(self, server: str, specs: Sequence[ToolSpec]) -> None:
         """Index a server's tools, once the index is open."""
