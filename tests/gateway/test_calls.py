@@ -186,6 +186,16 @@ async def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypat
     assert cancelled == ["ada", "ada", "bob", "eve", "late", "fay"]
 
 
+async def test_who_lets_most_calls_wait_loses_the_oldest_of_them(waiting, monkeypatch):
+    pending, put, cancelled = waiting
+    monkeypatch.setattr(calls, "MAX_PENDING_CALLS", 3)
+    for who in ("bob", "eve", "eve", "ada", "eve"):
+        put(who)
+    assert cancelled == ["eve", "eve"]
+    pending.close()
+    assert sorted(cancelled[2:]) == ["ada", "bob", "eve"]
+
+
 async def test_what_is_found_and_called_with_success_teaches(behind: Behind):
     gateway = behind.make({"office": [ROOM, FAIL, ECHO]}, learning=True)
     async with behind.client(gateway) as client:

@@ -7,6 +7,7 @@ import json
 import logging
 import secrets
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -210,9 +211,14 @@ class PendingInputs:
         self._calls: dict[str, _Call] = {}
 
     def put(self, call: _Call) -> str:
-        """Store a call; return the state that its client must send to resume it."""
-        while len(self._calls) >= MAX_PENDING_CALLS:
-            self._cancel(next(iter(self._calls)))
+        """Store a call; return the state that its client must send to resume it.
+
+        If too many wait, the conversation with the most of them loses its oldest one.
+        """
+        if len(self._calls) >= MAX_PENDING_CALLS:
+            keys = Counter(each.key for each in (*self._calls.values(), call))
+            fullest = max(keys, key=keys.__getitem__)
+            self._cancel(next(s for s, each in self._calls.items() if each.key == fullest))
         state = secrets.token_urlsafe(16)
         self._calls[state] = call
         asyncio.get_running_loop().call_later(self._keep_s, self._cancel, state)
