@@ -153,6 +153,15 @@ def test_words_are_kept_only_where_the_user_allows_it(crib, tmp_path, settings):
         assert set(learned(opened)["chat/post"].texts) == set(ASKED)
 
 
+def test_words_are_kept_without_secrets(tmp_path, settings):
+    secret = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789"
+    with telling_crib(tmp_path, settings) as opened:
+        opened.index_tools(TOOLS)
+        decision = opened.turns.route(Turn(text=f"tell the team: {secret}"))
+        opened.report_outcome(decision.id, "chat/post", "success")
+        assert learned(opened)["chat/post"].texts == ("tell the team: ***",)
+
+
 def test_words_go_when_decisions_do_and_what_they_taught_stays(crib, tmp_path, settings):
     crib.close()
     with telling_crib(tmp_path, settings) as opened:

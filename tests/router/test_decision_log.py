@@ -146,6 +146,22 @@ def test_with_the_text_everything_that_was_said_stands_in_one_place():
     }
 
 
+def test_with_the_text_no_secret_is_kept():
+    secret = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789"
+    made = decision(
+        context=Context(
+            f"use {secret}",
+            entities=(Entity("secret", secret, 4, 4 + len(secret)),),
+            signals=(f"mentions {secret}",),
+        ),
+        search_text=f"log in: use {secret}",
+        tools=found("mail/send", reason=f"{secret} fits"),
+    )
+    kept = decision_record(made, text=True, at=MARCH)["text"]
+    assert (kept["turn"], kept["search"]) == ("use ***", "log in: use ***")
+    assert secret[:12] not in json.dumps(kept)
+
+
 @pytest.mark.parametrize(
     ("signal", "kept"),
     [

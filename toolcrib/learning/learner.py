@@ -19,6 +19,7 @@ import numpy as np
 
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import DAY_S
+from toolcrib.context.pii import without_secrets
 from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.errors import StoreError
 from toolcrib.learning.lessons import (
@@ -285,6 +286,7 @@ class UsageLearner:
         known = {key: {"digest": ""} for key in scores} if choice else self._payloads([option])
         if vector is None or option not in known:
             return "tool"
+        words = without_secrets(request.text) if self._text else None
         session = self._table.session_hash(f"{request.by}\n{request.session or day_of(at)}")
         if not self._is_within_quota(request.by, session, name):
             return "quota"
@@ -299,7 +301,7 @@ class UsageLearner:
                 encoder=self._tools.dense.name,
                 vector=vector,
                 ranking=tuple(sorted(scores.items(), key=lambda pair: -pair[1])),
-                text=request.text if self._text else None,
+                text=words,
                 choice=choice,
             )
         )

@@ -110,7 +110,10 @@ class AgentRecord:
 
 @dataclass(frozen=True, slots=True)
 class TextRecord:
-    """Words of the user, and texts that may quote them."""
+    """Words of the user, and texts that may quote them; secrets are replaced by asterisks.
+
+    Entities keep their places in the text as it was written.
+    """
 
     turn: str
     search: str

@@ -153,9 +153,9 @@ def open_log(settings: TelemetrySettings) -> DecisionLog | None:
 def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, Any]:
     """Record of a decision made at `at` (Unix time).
 
-    `text` holds all that a user wrote or that may quote a user: the turn, the search text,
-    entities, signals and reasons. Without `text`, signals are reduced to words that the turn does
-    not contain.
+    `text` holds all that a user wrote or that may quote a user, but for secrets: the turn, the
+    search text, entities, signals and reasons. Without `text`, signals are reduced to words that
+    the turn does not contain.
     """
     made, agent = as_json(decision), decision.agent
     entities = made["context"]["entities"]
@@ -201,13 +201,24 @@ def outcome_record(
 
 
 def _text_fields(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
+    """Fields with the words of the user, with asterisks in place of secrets."""
+    from toolcrib.context.pii import secrets
+
+    turn, search = decision.context.text, decision.search_text
+    found = {each.text for text in (turn, search) for each in secrets(text)}
+
+    def hidden(text: str) -> str:
+        for secret in sorted(found, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
     return {
-        "turn": decision.context.text,
-        "search": decision.search_text,
-        "entities": made["context"]["entities"],
-        "signals": _signals(decision),
+        "turn": hidden(turn),
+        "search": hidden(search),
+        "entities": [e | {"text": hidden(e["text"])} for e in made["context"]["entities"]],
+        "signals": [hidden(each) for each in _signals(decision)],
         "reasons": {
-            part: made[part]["reason"]
+            part: hidden(made[part]["reason"])
             for part in ("route", "tools", "knowledge", "agent")
             if made[part] is not None
         },

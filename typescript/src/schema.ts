@@ -834,6 +834,7 @@ export interface ServerReplay {
   after: number;
   p: number;
   strength: number;
+  copies: number;
   verdict: "live" | "shadow";
   choice?: string;
 }
