@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from threading import current_thread
 
 import numpy as np
@@ -186,7 +188,25 @@ def test_a_text_that_was_begun_is_predicted_once_in_another_thread(monkeypatch):
     classifier.begin("close ticket 4411")
     assert classifier.predict("close ticket 4411")["need"].label == "act"
     assert classifier.predict("what rhymes with orange?")["need"].label == "neither"
-    assert encoder.threads == ["toolcrib-turn", current_thread().name]
+    assert encoder.threads == ["toolcrib-turn_0", current_thread().name]
+
+
+def test_a_forked_process_predicts_in_a_thread_of_its_own(monkeypatch):
+    monkeypatch.setattr("toolcrib.context.classifier.usable_cores", lambda: 2)
+    classifier = TurnClassifier(Elsewhere(fails=False))
+    monkeypatch.setattr(classifier, "_predict", lambda text: {"read": text})
+    classifier.begin("close it")
+    assert classifier.predict("close it") == {"read": "close it"}
+
+    def again() -> None:
+        classifier.begin("open it")
+        os._exit(classifier.predict("open it") != {"read": "open it"})
+
+    forked = multiprocessing.get_context("fork").Process(target=again)
+    forked.start()
+    forked.join(30)
+    forked.kill()
+    assert forked.exitcode == 0
 
 
 def test_a_failure_in_another_thread_reaches_who_waits(monkeypatch):
