@@ -461,6 +461,18 @@ class TestDialects:
         done, _ = import_from(shell, "claude-code", json.dumps(document))
         assert done["added"] == ["everywhere", "here"]
 
+    def test_claude_code_switches_servers_off_for_a_project(self, shell):
+        projects = {str(shell.folder): {"disabledMcpServers": ["s"]}}
+        document = {"mcpServers": {"s": {"command": "s"}}, "projects": projects}
+        _, found = import_from(shell, "claude-code", json.dumps(document))
+        assert found["s"] == {"command": "s", "disabled": True}
+
+    def test_gemini_excludes_servers_by_name(self, shell):
+        document = {"mcpServers": {"s": {"command": "s"}}, "mcp": {"excluded": ["s"]}}
+        done, found = import_from(shell, "gemini", json.dumps(document))
+        assert found["s"] == {"command": "s", "disabled": True}
+        assert done["notes"] == ["s is switched off in gemini, and stays off"]
+
 
 class TestImport:
     def test_hosts_are_gathered_and_equal_servers_are_one(self, shell):
@@ -536,6 +548,8 @@ class TestImport:
         assert ".cursor/mcp.json" in stderr
         assert "toolcrib import" not in stderr
         assert "no file 'none.json'" in shell("import", "none.json").stderr
+        shell.write("bare.json", {"clock": {"command": "clock"}})
+        assert "put them under 'mcpServers'" in shell.error("import", "bare.json")
         assert shell("import").returncode == 2
 
 

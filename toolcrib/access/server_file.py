@@ -15,6 +15,7 @@ from toolcrib.context.pii import SECRET_NAME, secrets
 from toolcrib.errors import QueryError, SourceError, StoreLockedError, did_you_mean, nearest
 from toolcrib.indexers.readers.base import Source, is_list
 from toolcrib.indexers.readers.mcp_config import (
+    SWITCHES,
     TRANSPORTS,
     URL_KEYS,
     is_entry_key,
@@ -28,9 +29,6 @@ from toolcrib.indexers.readers.parsing import parse_json, parse_toml
 from toolcrib.records.codec import is_object, object_of
 from toolcrib.records.log import ConfiguredServer
 from toolcrib.store.folder import file_lock, write_atomically, write_errors
-
-SWITCHES = ("disabled", "enabled")
-"""Keys of an entry that switch its server off or on."""
 
 JSON_TOKEN = re.compile(
     r'"(?:\\.|[^"\\])*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\],:]|[^\s{}\[\],:"/]+', re.DOTALL

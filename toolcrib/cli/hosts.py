@@ -32,7 +32,7 @@ from toolcrib.indexers.readers.mcp_config import (
     parse_config,
     variables_of,
 )
-from toolcrib.records.codec import is_object
+from toolcrib.records.codec import object_of
 from toolcrib.settings import FILE_NAME
 from toolcrib.store.folder import write_errors
 
@@ -306,10 +306,14 @@ def _servers_in(name: str) -> dict[str, Any]:
         host = _host(name, "host and no file")
         raise QueryError(f"{host.title} keeps no servers here: there is no {path}")
     source = Source.by_name(str(path))
-    servers, document = find_servers(source) or {}, parse_config(source)
-    projects = document.get("projects") if name == "claude-code" and is_object(document) else None
-    project = projects.get(str(Path.cwd())) if is_object(projects) else None
-    return {**servers, **(find_servers(Source.of_document(source.name, project)) or {})}
+    if name == "claude-code":
+        document = object_of(parse_config(source))
+        project = object_of(object_of(document.get("projects")).get(str(Path.cwd())))
+        both = object_of(document.get("mcpServers")) | object_of(project.get("mcpServers"))
+        source = Source.of_document(source.name, {**project, "mcpServers": both})
+    if (servers := find_servers(source)) is None and name not in HOSTS:
+        raise source.error(NO_SERVERS)
+    return servers or {}
 
 
 # -- servers of an mcp.json ------------------------------------------------------------------------

@@ -64,6 +64,7 @@ JSON = st.recursive(
             HttpTarget("https://a/bin", {"X": "/bin"}, sse=False),
         ),
         ({"type": "sse", "url": "https://a/sse"}, HttpTarget("https://a/sse", sse=True)),
+        ({"isActive": True, "baseUrl": "https://a/mcp"}, HttpTarget("https://a/mcp")),
     ],
 )
 def test_every_way_to_write_a_server(raw, target):
@@ -199,7 +200,9 @@ def test_a_filter_is_read_or_refused_and_never_passed_over(keys):
         )
 
 
-@pytest.mark.parametrize("off", [{"disabled": True}, {"enabled": False}, {"disabled": "true"}])
+@pytest.mark.parametrize(
+    "off", [{"disabled": True}, {"enabled": False}, {"disabled": "true"}, {"isActive": False}]
+)
 def test_servers_that_are_switched_off_are_left_out(off):
     servers = {"off": {"args": 7, **off}, "on": {"command": "npx"}}
 
@@ -240,6 +243,10 @@ def test_taking_comments_out_leaves_json_as_it_is(value):
         ({"servers": {"a": {"command": "x"}}}, True),
         ({"servers": {"a": {"url": "x"}}}, True),
         ({"servers": {}, "inputs": []}, True),
+        ({"mcp": {"servers": {"a": {"command": "x"}}}}, True),
+        ({"mcp": {"a": {"type": "remote", "url": "https://a"}}}, True),
+        ({"mcp": {"allowed": ["a"]}}, False),
+        ({"inputs": []}, False),
         ({"servers": {"production": {"host": "x"}}}, False),
         ({"openapi": "3.1.0", "servers": [{"url": "https://a"}]}, False),
         ({"mcpServers": []}, False),
@@ -249,6 +256,43 @@ def test_taking_comments_out_leaves_json_as_it_is(value):
 )
 def test_what_counts_as_a_list_of_servers(tmp_path, document, found):
     assert (servers_in(tmp_path, json.dumps(document)) is not None) is found
+
+
+def test_servers_under_two_keys_are_all_found(tmp_path):
+    document = {"mcpServers": {"a": {"command": "x"}}, "servers": {"b": {"url": "https://b"}}}
+
+    assert list(servers_in(tmp_path, document) or {}) == ["b", "a"]
+
+
+def test_open_code_writes_a_command_as_a_list_and_variables_in_braces(tmp_path):
+    near = {
+        "type": "local",
+        "command": ["npx", "-y", "near"],
+        "environment": {"KEY": "{env:KEY}", "OTHER": "${env:OTHER}"},
+    }
+    far = {"type": "remote", "url": "https://far", "headers": {"X": "{env:KEY}"}}
+    found = servers_in(tmp_path, {"mcp": {"near": near, "far": far, "off": {"enabled": False}}})
+
+    assert found is not None
+    assert [each.target for each in server_entries(found, {"KEY": "k", "OTHER": "o"})] == [
+        StdioTarget("npx", ("-y", "near"), {"KEY": "k", "OTHER": "o"}),
+        HttpTarget("https://far", {"X": "k"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tools", "is_usable"),
+    [
+        ({"read": {"approval_mode": "approve"}}, True),
+        ({"read": {"approval_mode": "approve", "enabled": False}}, False),
+        ({"read": False}, False),
+    ],
+)
+def test_codex_writes_approvals_of_tools_into_an_entry(tmp_path, tools, is_usable):
+    found = servers_in(tmp_path, {"mcp_servers": {"a": {"command": "x", "tools": tools}}})
+    [entry] = server_entries(found or {}, {})
+
+    assert (entry.problem == "") is is_usable
 
 
 CONTINUE = [{"name": "a", "command": "x"}, {"name": "a", "url": "https://b"}, {"command": "y"}]
@@ -268,11 +312,12 @@ def test_continue_writes_servers_as_a_list(tmp_path):
         ({"mcp": {"excluded": ["b"], "serverCommand": "x"}}, ["a", "c"]),
         ({"allowMCPServers": ["c"]}, ["c"]),
         ({"excludeMCPServers": ["a", "nobody"]}, ["b", "c"]),
+        ({"disabledMcpServers": ["a"]}, ["b", "c"]),
         ({"mcp": {"allowed": []}}, []),
         ({"mcp": {"allowed": None}, "excludeMCPServers": None}, ["a", "b", "c"]),
     ],
 )
-def test_gemini_lists_the_servers_that_are_on(tmp_path, lists, on):
+def test_hosts_list_the_servers_that_are_on(tmp_path, lists, on):
     servers = {name: {"command": name} for name in "abc"}
     found = servers_in(tmp_path, {"mcpServers": servers, **lists})
 

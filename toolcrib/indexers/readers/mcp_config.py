@@ -217,16 +217,19 @@ TRANSPORTS = {
 
 SERVER_LISTS = {
     **dict.fromkeys(("mcp.allowed", "allowMCPServers"), True),
-    **dict.fromkeys(("mcp.excluded", "excludeMCPServers"), False),
+    **dict.fromkeys(("mcp.excluded", "excludeMCPServers", "disabledMcpServers"), False),
 }
-"""Lists of servers in Gemini's settings; True for lists of servers that are on."""
+"""Lists of servers in files of Gemini and Claude Code; True for lists of servers that are on."""
 
 Scalar: TypeAlias = str | bool | int | float
+
+SWITCHES = ("disabled", "enabled", "isActive")
+"""Keys of an entry that switch its server off or on; Cherry Studio writes `isActive`."""
 
 EXPECTED_SHAPES = {
     "args": "a list of texts",
     **dict.fromkeys(("env", "headers"), "an object of texts"),
-    **dict.fromkeys(("disabled", "enabled"), "true or false"),
+    **dict.fromkeys(SWITCHES, "true or false"),
 }
 """Expected value of each key; all other keys hold text."""
 
@@ -280,7 +283,7 @@ class _Switch(BaseModel):
     """The keys that switch a server off."""
 
     disabled: bool | None = None
-    enabled: bool | None = None
+    enabled: bool | None = Field(None, validation_alias=AliasChoices("enabled", "isActive"))
 
 
 def is_switched_off(raw: Any) -> bool:
@@ -291,7 +294,7 @@ def is_switched_off(raw: Any) -> bool:
     return False
 
 
-URL_KEYS = ("httpUrl", "url", "serverUrl")
+URL_KEYS = ("httpUrl", "url", "serverUrl", "baseUrl")
 """Keys of a URL; Gemini reads `httpUrl` first."""
 
 
@@ -318,7 +321,7 @@ class ConfigEntry(_Switch):
 
 ENTRY_KEYS = frozenset(
     {"type", "transport", "command", "args", "env", "cwd", *URL_KEYS}
-    | {"headers", "requestOptions", "envFile", "disabled", "enabled", OVERLAY_KEY}
+    | {"headers", "requestOptions", "envFile", *SWITCHES, OVERLAY_KEY}
 )
 
 
@@ -349,8 +352,8 @@ NO_SERVERS = "names no MCP servers; put them under 'mcpServers' (VS Code: 'serve
 def find_servers(source: Source) -> dict[str, Any] | None:
     """Find the servers by name, raw, of a host's file or of an entry of the MCP registry.
 
-    Servers are under `mcpServers`, `servers`, Zed's `context_servers` or Codex's `mcp_servers`.
-    None if there are none.
+    Servers are under `mcpServers`, `servers`, Zed's `context_servers`, Codex's `mcp_servers`, or
+    `mcp` of OpenCode and of VS Code's settings. None if there are none.
 
     Raises:
         SourceError: the file is neither JSON (comments are allowed) nor YAML nor TOML, or Gemini's
@@ -361,29 +364,59 @@ def find_servers(source: Source) -> dict[str, Any] | None:
         return None
     if (listed := _registry_server(document)) is not None:
         return {document["name"]: listed}
-    claude, vs_code = document.get("mcpServers"), document.get("servers")
+    claude, mcp = document.get("mcpServers"), object_of(document.get("mcp"))
     if is_list(claude) and claude and all(map(is_object, claude)):
         claude = _by_name(claude)
-    if is_object(claude):
-        return _without_switched_off(source, document, claude)
-    for other in map(document.get, ("context_servers", "mcp_servers")):
-        if is_object(other):
-            return {name: _in_common_keys(raw) for name, raw in other.items()}
-    # OpenAPI and other files may have `servers` too: ours have commands or URLs.
-    keys = {key for raw in object_of(vs_code).values() for key in object_of(raw)}
-    is_ours = is_object(vs_code) and ({"command", "url"} & keys or "inputs" in document)
-    return vs_code if is_ours else None
+    others = (claude, document.get("context_servers"), document.get("mcp_servers"))
+    servers = next(filter(is_object, others), None)
+    # OpenAPI and other files may have `servers` too: ours have commands or URLs, or inputs. Some
+    # projects keep one file for all hosts, with servers under two keys.
+    more = object_of(document.get("servers") or mcp.get("servers") or mcp)
+    keys = {key for raw in more.values() for key in object_of(raw)}
+    if {"command", "url"} & keys or ("inputs" in document and is_object(document.get("servers"))):
+        servers = {**more, **(servers or {})}
+    if servers is None:
+        return None
+    named = {name: _in_common_keys(raw) for name, raw in servers.items()}
+    return _without_switched_off(source, document, named)
+
+
+OPENCODE_VARIABLE = re.compile(r"(?<!\$)\{env:(\w+)\}")
 
 
 def _in_common_keys(raw: Any) -> Any:
-    """Entry of Zed or Codex in the keys of the other hosts."""
+    """Entry of Zed, Codex or OpenCode in the keys of the other hosts."""
     if not is_object(raw):
         return raw
-    entry = dict(raw)
+    entry: dict[str, Any]
+    entry = json.loads(OPENCODE_VARIABLE.sub(r"${\1}", json.dumps(raw, default=str)))
+    if entry.get("type") == "remote":
+        del entry["type"]
+    _rename_command(entry)
+    _rename_headers(entry)
+    # Codex keeps here which tools the user approved; its filters have other keys.
+    approvals = object_of(entry.get("tools")).values()
+    if approvals and all(is_object(each) and [*each] == ["approval_mode"] for each in approvals):
+        entry["approval_mode"] = entry.pop("tools")
+    return entry
+
+
+def _rename_command(entry: dict[str, Any]) -> None:
+    command = entry.get("command")
     # Older Zed files have command, args and env in one object.
-    if is_object(command := entry.get("command")):
+    if is_object(command):
         entry |= {**command, "command": command.get("path")}
         entry.pop("path", None)
+    elif is_list(command) and command:
+        entry |= {"command": command[0], "args": [*command[1:], *list_of(entry.get("args"))]}
+    if "environment" in entry:
+        entry["env"] = entry.pop("environment")
+    if is_list(names := entry.pop("env_vars", None)):
+        given: Any = entry.get("env") or {}
+        entry["env"] = {**{str(name): f"${{{name}}}" for name in names}, **given}
+
+
+def _rename_headers(entry: dict[str, Any]) -> None:
     headers: Any = entry.pop("http_headers", None) or entry.get("headers") or {}
     named: Any = entry.pop("env_http_headers", None) or {}
     if is_object(headers) and is_object(named):
@@ -392,11 +425,6 @@ def _in_common_keys(raw: Any) -> Any:
             headers["Authorization"] = f"Bearer ${{{token}}}"
     if headers:
         entry["headers"] = headers
-    env = entry.pop("env_vars", None)
-    if is_list(env):
-        given: Any = entry.get("env") or {}
-        entry["env"] = {**{str(name): f"${{{name}}}" for name in env}, **given}
-    return entry
 
 
 def _by_name(listed: list[dict[str, Any]]) -> dict[str, Any]:
@@ -421,7 +449,7 @@ def _without_switched_off(
         except ValidationError:
             raise source.error(f"must be a list of servers, not {kind_of(value)}", key) from None
         off = {name for name in servers if (name in names) is not is_on}
-        servers = {k: {"disabled": True} if k in off else v for k, v in servers.items()}
+        servers |= {name: {**object_of(servers[name]), "disabled": True} for name in off}
     return servers
 
 
