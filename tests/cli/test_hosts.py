@@ -537,6 +537,28 @@ class TestImport:
         shell.write("server.json", {"name": "io.example/post", "remotes": remotes})
         assert shell.json("import", "server.json")["added"] == ["io.example/post"]
 
+    @pytest.mark.parametrize(
+        ("name", "entry", "cwd"),
+        [
+            (".mcp.json", {"command": "node", "args": ["server.js"]}, ""),
+            (".cursor/mcp.json", {"command": "./server.js"}, ""),
+            (".kiro/settings/mcp.json", {"command": "uv", "args": ["run", "--project", "."]}, ""),
+            (".mcp.json", {"command": "npm", "args": ["start"], "cwd": "./sub"}, "sub"),
+            (".mcp.json", {"command": "npx", "args": ["-y", "server", ""]}, None),
+            (".mcp.json", {"command": "node", "args": ["server.js"], "cwd": "/srv"}, None),
+        ],
+    )
+    def test_relative_paths_of_a_project_are_found_from_any_folder(self, shell, name, entry, cwd):
+        project = shell.folder / "project"
+        (project / "sub").mkdir(parents=True)
+        (project / "server.js").touch()
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"mcpServers": {"s": entry}}))
+        done = shell.json("import", f"project/{name}")
+        wanted = entry if cwd is None else {**entry, "cwd": str(project / cwd)}
+        assert (done["added"], servers_in(shell, "mcp.json")["s"]) == (["s"], wanted)
+
     def test_print_writes_nothing(self, shell):
         cursor_with(shell, s={"command": "s"})
         before = (shell.folder / "mcp.json").read_text()

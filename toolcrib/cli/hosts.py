@@ -32,7 +32,7 @@ from toolcrib.indexers.readers.mcp_config import (
     parse_config,
     variables_of,
 )
-from toolcrib.records.codec import object_of
+from toolcrib.records.codec import list_of, object_of
 from toolcrib.settings import FILE_NAME
 from toolcrib.store.folder import write_errors
 
@@ -311,9 +311,27 @@ def _servers_in(name: str) -> dict[str, Any]:
         project = object_of(object_of(document.get("projects")).get(str(Path.cwd())))
         both = object_of(document.get("mcpServers")) | object_of(project.get("mcpServers"))
         source = Source.of_document(source.name, {**project, "mcpServers": both})
-    if (servers := find_servers(source)) is None and name not in HOSTS:
+    servers = find_servers(source)
+    if name in HOSTS:
+        return servers or {}
+    if servers is None:
         raise source.error(NO_SERVERS)
-    return servers or {}
+    folder = path.absolute().parent
+    while folder.name.startswith(".") or folder.parent.name == ".kiro":
+        folder = folder.parent
+    return {key: _in_folder(raw, folder) for key, raw in servers.items()}
+
+
+def _in_folder(raw: Any, folder: Path) -> Any:
+    """Entry with the `cwd` of its relative paths: hosts start the gateway in any folder."""
+    entry = object_of(raw)
+    cwd = str(entry.get("cwd") or "")
+    words = [cwd] if cwd else [entry.get("command"), *list_of(entry.get("args"))]
+    relative = (str(word) for word in words if word and not PurePath(str(word)).is_absolute())
+    # Unlike pathlib, os.path returns False for impossible names.
+    if any(os.path.exists(folder / each) for each in relative):  # noqa: PTH110
+        return {**entry, "cwd": str(folder / cwd)}
+    return raw
 
 
 # -- servers of an mcp.json ------------------------------------------------------------------------
