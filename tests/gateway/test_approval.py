@@ -7,7 +7,17 @@ import json
 import pytest
 from starlette.responses import Response
 
-from tests.gateway.conftest import ANNOUNCE, ECHO, FAX, found, names, said, until, until_listed
+from tests.gateway.conftest import (
+    ANNOUNCE,
+    ECHO,
+    FAX,
+    SEARCH_TOOLS,
+    found,
+    names,
+    said,
+    until,
+    until_listed,
+)
 from tests.serving import serving_app
 from toolcrib.access.quarantine import LockFile
 from toolcrib.gateway.approval import UNLOCKED_REASON
@@ -147,7 +157,7 @@ async def test_a_server_that_changes_while_nobody_looks_is_known_all_the_same(be
     changed = {**ECHO, "description": "Repeat it twice."}
     async with behind.client({"post": [changed]}, pass_through=9) as client:
         await until(behind.held)
-        assert await names(client) == []
+        assert await names(client) == SEARCH_TOOLS
     assert behind.held() == {"post/echo": "changed since it was approved"}
 
 
@@ -177,7 +187,7 @@ async def test_what_was_served_last_time_is_judged_again(behind):
 
     gone = {"post": {"command": "no-such-command"}}
     async with behind.client(gone, pass_through=9) as client:
-        assert await names(client) == []
+        assert await names(client) == SEARCH_TOOLS
         assert (await found(client))["tools"] == []
 
     assert list(behind.held()) == ["post/echo"]

@@ -32,7 +32,7 @@ async def test_tools_are_known_before_their_server_is_reached_again(behind):
     assert [tool["name"] for tool in answer["tools"]] == ["post__echo"]
     assert answer["tools"][0]["unavailable"].startswith("[cannot be called now")
     assert answer["missing"][0]["server"] == "post"
-    assert called.startswith("The server 'post' does not answer")
+    assert called.startswith("The server 'post' could not be started")
 
 
 async def test_what_was_switched_off_meanwhile_is_not_offered_from_the_last_time(behind):

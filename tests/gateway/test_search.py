@@ -18,6 +18,7 @@ from tests.gateway.conftest import (
     until_listed,
 )
 from toolcrib.gateway import search
+from toolcrib.gateway.upstream import STATE_TEXTS
 from toolcrib.integrations import arguments
 
 MAIL = {
@@ -42,6 +43,16 @@ async def test_a_server_that_is_down_does_not_hide_the_few_tools_of_the_others(b
 
     async with behind.client(servers, pass_through=9) as client:
         await until_listed(client, "post__send_mail")
+
+
+async def test_the_search_is_listed_where_no_server_can_be_started(behind):
+    gone = {"command": "no-such-command"}
+    async with behind.client({"gone": gone}, pass_through=9) as client:
+        await until_listed(client, *SEARCH_TOOLS)
+        answer = await found(client, "anything at all")
+
+    assert [each["state"] for each in answer["missing"]] == [STATE_TEXTS["not_started"]]
+    assert "tell the user" in answer["note"]
 
 
 async def test_the_search_stays_while_a_server_starts_that_may_have_more(behind):

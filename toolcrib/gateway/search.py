@@ -281,7 +281,8 @@ class GatewaySearch(ToolcribSearchTransform, Middleware):
             each.health.state in {"down", "unusable"} or self._tools.knows(each.name)
             for each in self._pool
         )
-        if len(offered) <= settings.pass_through and is_complete:
+        # Without any tool a model could not even ask what is missing or held back.
+        if offered and len(offered) <= settings.pass_through and is_complete:
             return [*offered, *others]
         by_id = {tool.entry.spec.id: tool for tool in offered}
         pinned = [by_id[tool_id] for tool_id in settings.pinned if tool_id in by_id]

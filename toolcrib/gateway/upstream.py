@@ -52,6 +52,7 @@ MAX_RETRY_FACTOR = 12
 STATE_TEXTS = {
     "starting": "is still being connected to",
     "down": "does not answer",
+    "not_started": "could not be started (the gateway's log says why)",
     "unusable": "is misconfigured",
     "needs_authorisation": "needs authorisation",
     "authorisation_expired": "must be authorised again",
@@ -97,17 +98,21 @@ class Intervals:
 class UpstreamHealth:
     """State of a server, its reason, and its begin (seconds of the monotonic clock).
 
-    `unready`: reason why its tools cannot be called, unless the server is up.
+    `unready`: reason why its tools cannot be called, unless the server is up. `is_started`: False
+    if the last start of a command failed.
     """
 
     state: UpstreamState
     reason: str
     since: float
     unready: Unready = "server_down"
+    is_started: bool = True
 
     @property
     def in_words(self) -> str | None:
         """State of a server that is not up, in a text for models."""
+        if not self.is_started:
+            return STATE_TEXTS["not_started"]
         return STATE_TEXTS.get(self.state if self.unready == "server_down" else self.unready)
 
 
@@ -195,7 +200,8 @@ class Upstream:
             # All sessions ended with the server, but another conversation's process may survive.
             await self.close()
         self._has_restarted = up_at is not None and connection.has_lost_session
-        self._set_health("down", *self._refusal(connection))
+        is_started = up_at is not None or isinstance(target, HttpTarget)
+        self._set_health("down", *self._refusal(connection), is_started=is_started)
         self.settled.set()
         return up_at
 
@@ -259,11 +265,16 @@ class Upstream:
         return tools, connection.instructions, offers
 
     def _set_health(
-        self, state: UpstreamState, reason: str, unready: Unready = "server_down"
+        self,
+        state: UpstreamState,
+        reason: str,
+        unready: Unready = "server_down",
+        *,
+        is_started: bool = True,
     ) -> None:
         changed = (state, unready) != (self.health.state, self.health.unready)
         since = monotonic() if changed else self.health.since
-        self.health = UpstreamHealth(state, reason, since, unready)
+        self.health = UpstreamHealth(state, reason, since, unready, is_started)
         # A restarted server is connected to again at once, so calls wait for it.
         if state == "up" or not self._has_restarted:
             self._attempt_ended.set()

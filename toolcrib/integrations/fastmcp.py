@@ -329,7 +329,7 @@ NOTHING_FITS = (
 )
 NOTHING_YET = (
     "No tool of the servers that are ready fits, and these are not ready: {}. Search again in a "
-    "moment, or go on without one; do not call a tool that was not listed."
+    "moment, or tell the user and go on without one; do not call a tool that was not listed."
 )
 NOT_SURE = (
     "Perhaps none of these fits: {}. Use one only if its description says that it does what is "
