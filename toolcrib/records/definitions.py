@@ -310,6 +310,9 @@ RESERVED_NAMES: frozenset[str] = frozenset(OwnTool)
 
 MAX_PROVIDER_NAME_CHARS, DIGEST_CHARS = 64, 12
 
+MIN_SERVER_CHARS = 16
+"""Length to which a server's name may be cut for the name of its tool."""
+
 
 def with_digest(name: str, of: str) -> str:
     """Name in characters that providers accept, with a digest of `of` that makes it unique."""
@@ -342,9 +345,13 @@ def name_in_namespace(tool: ToolSpec) -> str:
 
 def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
     given = [part for part in parts if part]
-    name = "__".join(given)
-    has_usual_id = tool.id == default_id(tool.server, tool.name)
-    return name if has_usual_id and _is_exact(given) else with_digest(name, tool.id)
+    if tool.id == default_id(tool.server, tool.name) and _is_exact(given):
+        return "__".join(given)
+    # Of `github.com/owner/repository/filesystem` the end tells most, and the tool's name stays.
+    *servers, own = given
+    room = MAX_PROVIDER_NAME_CHARS - DIGEST_CHARS - len("tool____") - len(own)
+    kept = [each[-max(MIN_SERVER_CHARS, room) :] for each in servers]
+    return with_digest("__".join([*kept, own]), tool.id)
 
 
 def _is_exact(parts: Sequence[str]) -> bool:
