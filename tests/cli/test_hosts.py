@@ -322,6 +322,7 @@ TOKEN = "ghp_" + "aB3" * 12
 SECRET_PLACES = {
     "env": ({"env": {"GITHUB_TOKEN": TOKEN}}, "GITHUB_TOKEN"),
     "name alone": ({"env": {"DB_PASSWORD": "plain"}}, "DB_PASSWORD"),
+    "words": ({"env": {"SEED_PHRASE": "plain words"}}, "SEED_PHRASE"),
     "value alone": ({"env": {"SETTING": TOKEN}}, "SETTING"),
     "connection": ({"env": {"DATABASE_URL": "postgres://me:plain@db/x"}}, "DATABASE_URL"),
     "option": ({"args": ["--api-key", "plain"]}, "S_API_KEY"),

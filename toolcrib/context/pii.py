@@ -67,6 +67,7 @@ _NAMED_SECRET = re.compile(
 
 SECRET_NAME = re.compile(
     r"(?<!max_)token|secret|pass(?:w|phrase|code)|pwd|credential|auth(?!ors?(?:_|$))|cookie|private|api_?-?key"
+    r"|mnemonic|(?:seed|recovery)_?-?phrase"
     r"|(?:^|[_-])(?:key|pat|pass|dsn|pin|otp|cv[cv])(?:$|[_-])|(?:database|postgres|mongo|redis|connection)\w{0,9}ur[il]",
     re.IGNORECASE,
 )

@@ -295,6 +295,17 @@ def test_codex_writes_approvals_of_tools_into_an_entry(tmp_path, tools, is_usabl
     assert (entry.problem == "") is is_usable
 
 
+def test_continue_writes_secrets_in_double_braces_and_some_a_transport_as_an_object(tmp_path):
+    near = {"command": "x", "env": {"KEY": "${{ secrets.KEY }}"}}
+    far = {"transport": {"type": "http", "url": "https://far"}}
+    found = servers_in(tmp_path, {"mcpServers": {"near": near, "far": far}})
+
+    assert [each.target for each in server_entries(found or {}, {"KEY": "k"})] == [
+        StdioTarget("x", env={"KEY": "k"}),
+        HttpTarget("https://far", sse=False),
+    ]
+
+
 CONTINUE = [{"name": "a", "command": "x"}, {"name": "a", "url": "https://b"}, {"command": "y"}]
 
 

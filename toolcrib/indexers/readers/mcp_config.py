@@ -381,17 +381,21 @@ def find_servers(source: Source) -> dict[str, Any] | None:
     return _without_switched_off(source, document, named)
 
 
-OPENCODE_VARIABLE = re.compile(r"(?<!\$)\{env:(\w+)\}")
+HOST_VARIABLE = re.compile(r"(?<!\$)\{env:(\w+)\}|\$\{\{ *secrets\.(\w+) *\}\}")
+"""Variable of OpenCode or Continue."""
 
 
 def _in_common_keys(raw: Any) -> Any:
-    """Entry of Zed, Codex or OpenCode in the keys of the other hosts."""
+    """Entry of Zed, Codex, OpenCode or Continue in the keys of the other hosts."""
     if not is_object(raw):
         return raw
     entry: dict[str, Any]
-    entry = json.loads(OPENCODE_VARIABLE.sub(r"${\1}", json.dumps(raw, default=str)))
+    entry = json.loads(HOST_VARIABLE.sub(r"${\1\2}", json.dumps(raw, default=str)))
     if entry.get("type") == "remote":
         del entry["type"]
+    if is_object(transport := entry.get("transport")):
+        entry |= transport
+        del entry["transport"]
     _rename_command(entry)
     _rename_headers(entry)
     # Codex keeps here which tools the user approved; its filters have other keys.
