@@ -509,16 +509,18 @@ class TestImport:
     def test_what_a_server_lacks_here_is_named(self, shell):
         servers = {
             "files": {"command": "fs", "args": ["${workspaceFolder}", "${userHome}"]},
-            "post": {"command": "post", "env": {"PLACE": "${NOT_SET_1}"}},
+            "post": {"command": "post", "args": ["$HERE"], "env": {"PLACE": "${NOT_SET_1}"}},
+            "fax": {"httpUrl": "https://fax.example", "headers": {"X": "$NOT_SET_2"}},
         }
         cursor_with(shell, **servers)
-        files, post = shell.json("import", "cursor")["notes"]
+        files, post, fax = shell.json("import", "cursor")["notes"]
         assert files.startswith("files: ")
         assert "${workspaceFolder}" in files
         assert "${userHome}" in files
-        assert post.startswith("post needs NOT_SET_1")
+        assert post == "post needs NOT_SET_1, not set here"
+        assert fax == "fax needs NOT_SET_2, not set here"
         (note,) = shell.json("install", "cursor", "--print")["notes"][:1]
-        assert "NOT_SET_1" in note
+        assert "need NOT_SET_1, NOT_SET_2: " in note
         assert "workspaceFolder" not in note
 
     def test_comments_of_the_mcp_json_stay(self, shell):

@@ -331,19 +331,25 @@ def is_entry_key(key: str) -> bool:
     return key in ENTRY_KEYS or kind in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS
 
 
-def variables_of(value: Any) -> Iterator[str]:
+def variables_of(value: Any, key: str = "") -> Iterator[str]:
     """Yield the environment variables without a default that the texts of a value need.
 
-    `${workspaceFolder}` and the like, which only an editor knows, are left out.
+    `${workspaceFolder}` and the like, which only an editor knows, are left out; so is `$VAR` under
+    a `key` whose text may be meant for a shell.
     """
     if isinstance(value, str):
         for found in PLACEHOLDER.finditer(value):
-            variable = VARIABLE.fullmatch(found[1] or "")
-            if variable and variable[2] is None and not EDITOR_ONLY.fullmatch(found[1]):
+            bare = found[2] or ""
+            inside = found[1] or (bare if bare.isupper() and key not in {"command", "args"} else "")
+            variable = VARIABLE.fullmatch(inside)
+            if variable and variable[2] is None and not EDITOR_ONLY.fullmatch(inside):
                 yield variable[1]
-    elif is_object(value) or is_list(value):
-        for each in value.values() if is_object(value) else value:
-            yield from variables_of(each)
+    elif is_object(value):
+        for name, each in value.items():
+            yield from variables_of(each, name)
+    elif is_list(value):
+        for each in value:
+            yield from variables_of(each, key)
 
 
 NO_SERVERS = "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
