@@ -74,8 +74,8 @@ SECRET_NAME = re.compile(
 """Name of a variable, header, option or parameter whose value is a secret."""
 
 _PLACEHOLDER = re.compile(
-    r"\A(?:[$<%{(\[]|\*{3}|x{4}|\.{3}|(?:your|my|the|insert|change|example|placeholder|dummy|some|not"
-    r"|os|process|env|self|config|settings|get|none|null|true|false|undefined|string|str|http)"
+    r"\A(?:[$<%{(\[]|\*{3}|x{4}|\.{3}|-default\}|(?:your|my|the|insert|change|example|placeholder|dummy|some"
+    r"|not|os|process|env|self|config|settings|get|none|null|true|false|undefined|string|str|http)"
     r"(?![a-z0-9]*\d))",
     re.IGNORECASE,
 )
