@@ -140,6 +140,15 @@ class TestInstallIntoJson:
         assert not path.exists()
 
 
+def test_install_names_the_servers_that_the_host_still_starts(shell):
+    projects = {str(shell.folder): {"mcpServers": {"here": {"command": "h"}}}}
+    servers = {"everywhere": {"command": "e"}, "off": {"command": "o", "disabled": True}}
+    document = {"mcpServers": servers, "projects": projects}
+    file_of(shell, "claude-code").write_text(json.dumps(document))
+    (note,) = shell.json("install", "claude-code")["notes"]
+    assert note.startswith("Claude Code still starts everywhere, here itself")
+
+
 class TestDeepLink:
     def link(self, shell, host) -> tuple[str, dict[str, Any]]:
         printed = shell.json("install", host, "--print", "--env", "HOME")

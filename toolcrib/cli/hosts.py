@@ -29,6 +29,7 @@ from toolcrib.indexers.readers.mcp_config import (
     NO_SERVERS,
     URL_START,
     find_servers,
+    is_switched_off,
     parse_config,
     variables_of,
 )
@@ -155,7 +156,8 @@ def install(
         held.write(text)
     shown = {**entry, **({"env": dict.fromkeys(entry["env"], "***")} if env else {})}
     link = _deep_link(host, entry) if show else None
-    notes = _notes(_host(host).title, held, sorted({*variables_of(servers)} - {*(env or ())}))
+    started = _host_servers(host, Source.of_document(str(held.path), held.data)) or {}
+    notes = _notes(_host(host).title, started, sorted({*variables_of(servers)} - {*(env or ())}))
     if json:
         place = {"file": str(held.path), "written": not show}
         print_json({**place, "entry": shown, "notes": notes, "link": link})
@@ -168,12 +170,14 @@ def install(
         err.print(escape(note))
 
 
-def _notes(title: str, held: ServerFile, needed: Sequence[str]) -> list[str]:
+def _notes(title: str, servers: Mapping[str, Any], needed: Sequence[str]) -> list[str]:
     """Notes on what the user must still do after the gateway was written into a file."""
     notes: list[str] = []
     if needed:
         notes.append(f"its servers need {', '.join(needed)}: name them with --env to copy them")
-    if others := sorted(held.servers.keys() - {GATEWAY_ENTRY}):
+    if others := sorted(
+        name for name, raw in servers.items() if name != GATEWAY_ENTRY and not is_switched_off(raw)
+    ):
         notes.append(
             f"{title} still starts {', '.join(others)} itself: remove the servers that the gateway "
             "has from its file"
@@ -300,18 +304,13 @@ def _unset_variables(found: ServerImport) -> Iterator[str]:
 
 
 def _servers_in(name: str) -> dict[str, Any]:
-    """Servers of a host or file; for Claude Code also the servers of the project in this folder."""
+    """Servers of a host or file."""
     path = _file_of(name) if name in HOSTS else Path(name)
     if not path.is_file():
         host = _host(name, "host and no file")
         raise QueryError(f"{host.title} keeps no servers here: there is no {path}")
     source = Source.by_name(str(path))
-    if name == "claude-code":
-        document = object_of(parse_config(source))
-        project = object_of(object_of(document.get("projects")).get(str(Path.cwd())))
-        both = object_of(document.get("mcpServers")) | object_of(project.get("mcpServers"))
-        source = Source.of_document(source.name, {**project, "mcpServers": both})
-    servers = find_servers(source)
+    servers = _host_servers(name, source)
     if name in HOSTS:
         return servers or {}
     if servers is None:
@@ -320,6 +319,16 @@ def _servers_in(name: str) -> dict[str, Any]:
     while folder.name.startswith(".") or folder.parent.name == ".kiro":
         folder = folder.parent
     return {key: _in_folder(raw, folder) for key, raw in servers.items()}
+
+
+def _host_servers(host: str, source: Source) -> dict[str, Any] | None:
+    """Servers of a host's file; for Claude Code also the servers of the project in this folder."""
+    if host == "claude-code":
+        document = object_of(parse_config(source))
+        project = object_of(object_of(document.get("projects")).get(str(Path.cwd())))
+        both = object_of(document.get("mcpServers")) | object_of(project.get("mcpServers"))
+        source = Source.of_document(source.name, {**project, "mcpServers": both})
+    return find_servers(source)
 
 
 def _in_folder(raw: Any, folder: Path) -> Any:
