@@ -85,6 +85,16 @@ def test_a_heading_is_named_by_its_words_alone():
     assert titles(text) == [(("The new run() page of logo & a_b",), "Text.")]
 
 
+@pytest.mark.parametrize("marks", [" {#keys}", " ### {: #keys .new }", "{: #keys}"])
+def test_a_heading_is_named_without_its_id(marks):
+    assert titles(f"## Keys{marks}\n\nText.") == [(("Keys",), "Text.")]
+    assert titles("## {#if}\n\nText.") == [(("{#if}",), "Text.")]
+
+
+def test_a_heading_that_repeats_the_title_names_a_part_once():
+    assert titles("# Keys\n\n## Keys\n\n### New\n\nText.") == [(("Keys", "New"), "Text.")]
+
+
 def test_a_paragraph_above_a_line_of_dashes_is_no_heading():
     paragraph = "Words that go on and on. " * 15
     assert titles(f"# A\n\n{paragraph}\n---\n\nText.")[0][1].startswith("Words that go on")
@@ -95,6 +105,14 @@ def test_headings_below_the_third_level_stay_in_the_text_and_name_what_follows()
     parts = titles(text, capacity=100)
     assert {title for title, _ in parts} == {("A", "First")}
     assert parts[-1][1].endswith("#### Second\n\nLast words.")
+
+
+def test_a_part_that_begins_with_a_deep_heading_is_named_by_it():
+    names = [f"option-{n}" for n in range(6)]
+    text = "# A\n\n" + "".join(f"#### {name}\n\n{'many words ' * 10}\n\n" for name in names)
+    parts = titles(text, capacity=40)
+    assert [title for title, _ in parts] == [("A", name) for name in names]
+    assert all(part.startswith(f"#### {title[-1]}\n") for title, part in parts)
 
 
 def test_the_first_row_of_a_table_names_its_later_rows_and_nothing_behind_it():

@@ -15,7 +15,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from string import ascii_letters, digits, whitespace
 from typing import Any, Literal, TypeAlias
 
@@ -47,6 +47,9 @@ _LEAD_IN = re.compile(
     r"\n[ \t]*\n(?=(?:[^\n]{0,299}[:?：？][*_]*|\*\*[^\n]{1,300}\*\*|\#{4,6}[ ][^\n]+)\Z)"
 )
 """Blank line before a last line that announces what follows: a question, a caption, a heading."""
+
+_ATTRIBUTES = re.compile(r"(?<=\S)(?:\s+#+)?\s*\{:?\s*[#.][^{}]*\}\s*\Z")
+"""Id and classes behind a heading, as Docusaurus, Hugo, Kramdown and MkDocs write them."""
 
 WINDOW_CHARS = 32_768
 """Characters given to the splitter at once, whose time is quadratic in a line's length."""
@@ -103,8 +106,8 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
     `text` has only `\n` as line ends. `title` is the document's own; the first heading of level 1
     replaces it. Headings of level 1 to 3 are in the titles of the parts below them, not in the
     texts; so is the number of the page on which a part starts, and the first row of a table that
-    a part continues. Parts without letters and digits, or with only headings, are left out. Form
-    feeds of pages become line ends.
+    a part continues. A deeper heading with which a part starts is in both. Parts without letters
+    and digits, or with only headings, are left out. Form feeds of pages become line ends.
 
     Raises:
         MissingExtraError: the extra `docs` is not installed.
@@ -124,8 +127,13 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
             for begin, chunk in _chunks(chunks, text, start, end):
                 while deeper and deeper[0].start < begin:
                     path = _path_to(path, deeper.popleft())
-                if _has_words(chunk, begin, deeper) and not (markdown and _FENCE(chunk)):
-                    yield Part(chunk, tuple(h.title for h in path if h.title), begin)
+                is_text = _has_words(chunk, begin, deeper) and not (markdown and _FENCE(chunk))
+                if deeper and deeper[0].start == begin:
+                    path = _path_to(path, deeper.popleft())
+                if is_text:
+                    # Exports repeat a page's title as its first heading.
+                    titles = tuple(title for title, _ in groupby(h.title for h in path if h.title))
+                    yield Part(chunk, titles, begin)
 
 
 def _sections(
@@ -202,12 +210,12 @@ def _markdown_headings(text: str) -> list[_Heading]:
             continue
         start, end = (lines[line] for line in opening.map)
         if opening.type == "heading_open" and len(content.content) <= MAX_HEADING_CHARS:
-            title = _plain_text(parser.parseInline(content.content))
+            title = _plain_text(parser.parseInline(_ATTRIBUTES.sub("", content.content)))
             found.append(_Heading(int(opening.tag[1:]), title, start, end))
         elif opening.type == "paragraph_open" and (row := _first_row(content.content)):
             # The row stays in the text, and is no title of the text after the table.
             title = _plain_text(parser.parseInline(row))
-            found.append(_Heading(TABLE_LEVEL, title, start, start))
+            found.append(_Heading(TABLE_LEVEL, title, start + 1, start + 1))
             found.append(_Heading(TABLE_LEVEL, "", end - 1, end - 1))
     return found
 
