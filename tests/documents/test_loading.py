@@ -167,6 +167,8 @@ def test_front_matter_is_no_text_but_names_a_document():
     page = loaded("---\r\ntitle: Set up\r\ntags: [a]\r\n---\r\nText.\n", "a.md")
     assert (page.text, page.title) == ("Text.\n", "Set up")
     assert loaded("---\ndraft: true\n---\nText.\n", "b.md").title == "b"
+    page = loaded('+++\ntitle = "Set up"\n[extra]\nweight = 1\n+++\nText.\n', "c.md")
+    assert (page.text, page.title) == ("Text.\n", "Set up")
 
 
 @pytest.mark.parametrize(
@@ -181,10 +183,22 @@ def test_a_title_that_is_no_yaml_is_read_as_it_stands(title, more):
 
 
 @pytest.mark.parametrize(
-    "text", ["---\nwords\n---\nText.", "---\n**a:** [b]\nc: d\n---\nText.", "--- \nText."]
+    "text",
+    [
+        "+++\nwords\n+++\nText.",
+        "---\nwords\n---\nText.",
+        "---\n**a:** [b]\nc: d\n---\nText.",
+        "--- \nText.",
+    ],
 )
 def test_what_only_looks_like_front_matter_stays(text):
     assert text_of(text, "a.md") == text
+
+
+@pytest.mark.parametrize("comment", ["<!-- Licence\n\nof X -->", "{/* do not edit */}"])
+def test_comments_of_markdown_are_no_text_outside_code(comment):
+    code = f"```html\n{comment}\n```\nSee `{comment}`.\n"
+    assert text_of(f"{comment}\n---\ntitle: A\n---\n{code}{comment}\n", "a.md") == code
 
 
 def test_texts_and_source_files_are_as_they_are_and_go_by_their_names():
@@ -425,7 +439,27 @@ def test_a_heading_keeps_its_links_but_not_the_one_to_itself():
         '<h1><a href="/"><img alt="Logo" src="l.png"></a></h1>'
         '<h2>Keys<a href="#keys">#</a></h2><h2><a href="https://x.org">Rotation</a></h2>'
     )
-    assert page.text == "# [![Logo](l.png)](/)\n\n## Keys\n\n## [Rotation](https://x.org)"
+    assert page.text == "# Logo\n\n## Keys\n\n## [Rotation](https://x.org)"
+
+
+def test_links_and_pictures_within_a_site_are_their_words():
+    words = "".join(f'<a href="{to}">{to[:1]}</a> ' for to in ("a.html#b", "#c", "/d", "HTTP://x"))
+    assert html(f'<p>{words}<img src="e.gif"><img alt="f" src="f.gif"></p>').text == (
+        "a # / [H](HTTP://x) f"
+    )
+
+
+def test_a_table_of_contents_is_no_text():
+    link = '<li><a href="#{0}">{0}</a>{1}</li>'
+    contents = link.format("Keys", f"<ul>{link.format('New ones', '')}</ul>")
+    assert html(f"<ol>{contents}{link.format('Locks', '')}</ol><p>Text.</p>").text == "Text."
+    described = f"<ul>{link.format('Keys', ': two a head')}{link.format('Locks', '')}</ul>"
+    assert html(described).text == "* Keys: two a head\n* Locks"
+
+
+def test_a_line_of_a_page_that_begins_with_a_number_sign_is_no_heading():
+    page = html("<h1>Filters</h1><p>Everything from\n# up to the line's end</p><pre># x</pre>")
+    assert page.text == "# Filters\n\nEverything from\n\\# up to the line's end\n\n```\n# x\n```"
 
 
 def table(*rows, before=""):
@@ -450,7 +484,7 @@ def test_a_table_in_a_cell_is_one_line_of_it():
         "<tr><th>C2</th><td><a href='/d'>drives</a></td></tr></table>"
     )
     rows = table(["<th>Aisle</th>", "<th>Content</th>"], ["<td>C</td>", f"<td>Boxes{inner}</td>"])
-    assert rows.splitlines()[-1] == "| C | Boxes C1, supplies; C2, [drives](/d) |"
+    assert rows.splitlines()[-1] == "| C | Boxes C1, supplies; C2, drives |"
 
 
 def test_the_button_of_a_heading_that_opens_is_its_text():

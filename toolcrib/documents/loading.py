@@ -31,7 +31,7 @@ from toolcrib.documents.chunking import TextKind, require_docs
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import is_list, is_object
-from toolcrib.indexers.readers.parsing import parse_front_matter
+from toolcrib.indexers.readers.parsing import parse_front_matter, parse_toml
 from toolcrib.records.codec import list_of
 
 Kind: TypeAlias = Literal[
@@ -100,12 +100,21 @@ _ISO_2022_ESCAPE = b"\x1b$"
 MIN_GUESS_BYTES = 16
 """With fewer bytes beyond ASCII, the most frequent encoding is the best guess."""
 
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(
+    r"\A(---|\+\+\+)[ \t]*\n(.*?)^(?:\1|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE
+)
+_COMMENT = re.compile(
+    r"(^[ \t>]*(`{3,}|~{3,})[^`\n]*\n.*?^[ \t>]*\2)|^ {0,3}(?:<!--.*?-->|\{/\*.*?\*/\})[ \t]*\n?",
+    re.DOTALL | re.MULTILINE,
+)
+"""Comment of Markdown or MDX, or a code block (group 1), in which there are none."""
+
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
 _QUOTED_CELL = re.compile(r'"[^"]*"')
 _WHITE_SPACE_RUN = re.compile(r"[ \t\r\n]{2,}")
-_SCHEME = re.compile(r"\A\s*([A-Za-z][A-Za-z0-9+.-]*):")
+_WEB = re.compile(r"\A(?:https?|file):", re.IGNORECASE).match
+_HEADING_MARK = re.compile(r"^(?=#{1,6}\s)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +179,7 @@ def _text_and_title(content: bytes, kind: Kind, charset: str | None) -> tuple[st
         return _notebook(text), ""
     if kind == "table":
         return _table(text), ""
-    return _front_matter(text) if kind == "markdown" else (text, "")
+    return _markdown_and_title(text) if kind == "markdown" else (text, "")
 
 
 def _in_lines(text: str) -> str:
@@ -208,11 +217,13 @@ def _guess(content: bytes) -> str:
     return western if best is None else str(best)
 
 
-def _front_matter(text: str) -> tuple[str, str]:
-    """Markdown without its front matter, and the title in the front matter."""
+def _markdown_and_title(text: str) -> tuple[str, str]:
+    """Markdown without comments and front matter, and the title in the front matter."""
+    text = _COMMENT.sub(lambda found: found[1] or "", text)
     if block := _FRONT_MATTER.match(text):
         with suppress(ValueError):
-            if is_object(data := parse_front_matter(block[1])):
+            parse = parse_toml if block[1] == "+++" else parse_front_matter
+            if is_object(data := parse(block[2])):
                 title = data.get("title")
                 return text[block.end() :], title.strip() if isinstance(title, str) else ""
     return text, ""
@@ -296,6 +307,7 @@ MAX_REPEATED_CELLS = 50
 _PARTS_OF_TABLE = ["caption", "thead", "tbody", "tfoot", "tr", "td", "th"]
 
 _IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
+_LISTS_OF_SECTIONS = "ul:has(a[href^='#']), ol:has(a[href^='#'])"
 
 
 def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[str, str]:
@@ -315,6 +327,8 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
                 link.decompose()
         for element in body.select(_SKIPPED_ELEMENTS):
             element.decompose()
+        for element in filter(_is_contents, body.select(_LISTS_OF_SECTIONS)):
+            element.extract()
         for element in body.find_all(list(_CONFLUENCE_ELEMENTS)):
             element.name = _CONFLUENCE_ELEMENTS[element.name]
         _fit_tables(body)
@@ -323,6 +337,12 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
                 spaced = _WHITE_SPACE_RUN.sub(lambda r: "\n" if "\n" in r[0] else " ", string)
                 string.replace_with(spaced)
         return _markdown(body, first_row_is_head=first_row_is_head), title.strip()
+
+
+def _is_contents(element: Any) -> bool:
+    """True for a table of contents: all its words are links to the page's own sections."""
+    linked = "".join(link.get_text() for link in element.select("a[href^='#']"))
+    return "".join(linked.split()) == "".join(element.get_text().split())
 
 
 def _fit_tables(body: Any) -> None:
@@ -411,24 +431,23 @@ def _markdown(element: Any, *, first_row_is_head: bool) -> str:
 
 
 def _markdown_converter(base: Any) -> Any:
-    """Converter class that keeps links to the web, and replaces pictures by their names."""
+    """Converter class that keeps links to the web, and replaces pictures by their names.
+
+    A target within the site leads nowhere for who reads a passage.
+    """
 
     class Converter(base):
         def convert_a(self, el: Any, text: str, parent_tags: AbstractSet[str]) -> str:
-            target = el.get("href", "").strip().replace(" ", "%20")
-            scheme = _SCHEME.match(target)
-            if scheme and scheme[1].lower() not in {"http", "https", "file"}:
-                return text
-            if target:
-                el["href"] = target
-            return base.convert_a(self, el, text, parent_tags)
+            el["href"] = el.get("href", "").strip().replace(" ", "%20")
+            return base.convert_a(self, el, text, parent_tags) if _WEB(el["href"]) else text
 
         def convert_img(self, el: Any, text: str, **_more: Any) -> str:  # noqa: ARG002
-            source = el.get("src", "")
-            if not source or source[:5].lower() == "data:":
-                source = el.get("data-src", "")
             name = el.get("alt", "").replace("\n", " ")
-            return f"![{name}]({source})" if source else name
+            sources = el.get("src", ""), el.get("data-src", "")
+            return next((f"![{name}]({source})" for source in sources if _WEB(source)), name)
+
+        def escape(self, text: str, parent_tags: AbstractSet[str]) -> str:
+            return _HEADING_MARK.sub(r"\\", base.escape(self, text, parent_tags))
 
         def convert_td(self, el: Any, text: str, parent_tags: AbstractSet[str]) -> str:
             return base.convert_td(self, el, text.replace("|", r"\|"), parent_tags)
