@@ -120,12 +120,19 @@ def test_files_of_no_known_kind_are_counted_in_the_log(tmp_path, caplog):
     assert record.args == (tmp_path, "files of no known kind", ".xls (2), no ending (1)")
 
 
-def test_binary_files_of_a_known_kind_are_counted_in_the_log(tmp_path, caplog):
+def test_binary_and_minified_files_of_a_known_kind_are_counted_in_the_log(tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    write(tmp_path, **{"a.md": "Text.", "b.md": b"a\0", "b/c.html": b"\0", "d.py": ""})
+    index = "Search.setIndex({" + "word:[1,2]," * 90 + "})\n"
+    write(
+        tmp_path, **{"a.md": "Text.", "b.md": b"a\0", "b/c.html": b"\0", "d.py": "", "e.js": index}
+    )
     read(tmp_path)
     [record] = caplog.records
-    assert record.args == (tmp_path, "binary or empty files", ".html (1), .md (1), .py (1)")
+    assert record.args == (
+        tmp_path,
+        "binary, minified or empty files",
+        ".html (1), .js (1), .md (1), .py (1)",
+    )
 
 
 def test_a_bad_file_does_not_lose_the_good_ones(tmp_path):

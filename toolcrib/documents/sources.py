@@ -31,6 +31,11 @@ from toolcrib.records import Passage, Refusal
 
 logger = logging.getLogger(__name__)
 
+MINIFIED_LINE_BYTES = 500
+"""A script with longer lines on average is minified, or a generated search index."""
+
+_SCRIPTS = (".js", ".mjs", ".cjs", ".css")
+
 MAX_DOCUMENT_BYTES = 50_000_000
 
 _READ_KINDS = f"documents ({DOCUMENT_ENDINGS}) and source files are read"
@@ -87,11 +92,11 @@ def passages(
 ) -> Iterator[PassageEntry]:
     """Yield the passages of files, folders and URLs, each with its source.
 
-    In a folder, hidden and binary files, files of unknown kinds, `node_modules` and empty source
-    files are skipped; a file that is named itself is read or refused. A passage's document is the
-    path of the file as named, or the URL. A document that cannot be read, exceeds the `limits`, or
-    has no text, is yielded as a refusal, and the other documents are still read. No passage has
-    more than about `max_tokens` tokens.
+    In a folder, hidden and binary files, files of unknown kinds, `node_modules`, minified scripts
+    and empty source files are skipped; a file that is named itself is read or refused. A passage's
+    document is the path of the file as named, or the URL. A document that cannot be read, exceeds
+    the `limits`, or has no text, is yielded as a refusal, and the other documents are still read.
+    No passage has more than about `max_tokens` tokens.
 
     Raises:
         MissingExtraError: the extra `docs` is not installed. If only the library for one kind of
@@ -148,7 +153,7 @@ def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
             skipped[path.suffix] += 1
         else:
             yield found
-    _log_left_out(folder, "binary or empty files", skipped)
+    _log_left_out(folder, "binary, minified or empty files", skipped)
     for error in unreadable:
         yield _refusal(error.filename, f"cannot be read: {error.strerror}")
     if empty and not unreadable:
@@ -185,10 +190,14 @@ def _leads_out(path: Path, inside: str) -> bool:
 
 
 def _is_skipped(found: RawDocument | Refusal) -> bool:
-    """True for a file of a folder that is skipped: binary content, or an empty source file."""
+    """True for a file of a folder that is skipped: binary, a minified script, or empty source."""
     if isinstance(found, Refusal) or found.kind in BINARY_KINDS:
         return False
-    return is_binary(found.content) or (found.kind == "source" and not found.content.strip())
+    content = found.content
+    lines = content.count(b"\n") + 1
+    is_minified = found.path.endswith(_SCRIPTS) and len(content) > lines * MINIFIED_LINE_BYTES
+    is_empty = found.kind == "source" and not content.strip()
+    return is_minified or is_empty or is_binary(content)
 
 
 def _read_file(path: Path) -> RawDocument | Refusal:
