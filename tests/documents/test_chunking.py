@@ -98,6 +98,8 @@ def test_a_heading_that_repeats_the_title_names_a_part_once():
 def test_a_paragraph_above_a_line_of_dashes_is_no_heading():
     paragraph = "Words that go on and on. " * 15
     assert titles(f"# A\n\n{paragraph}\n---\n\nText.")[0][1].startswith("Words that go on")
+    [(title, _)] = titles(f"#### {paragraph}\n\nText.", capacity=400)
+    assert title == (paragraph[:300],)
 
 
 def test_headings_below_the_third_level_stay_in_the_text_and_name_what_follows():

@@ -449,6 +449,28 @@ def test_links_and_pictures_within_a_site_are_their_words():
     )
 
 
+def test_elements_of_a_page_need_no_end_tags():
+    assert html("<ul><li>a<li>b<ul><li>c<li>d</ul></ul>e").text == "* a\n* b\n  + c\n  + d\n\ne"
+    assert html("<dl><dt>a<dd>b<dt>c<dd>d</dl><h2>e</h2>").text == ("a\n:   b\n\nc\n:   d\n\n## e")
+    rows = table(["<th>a</th>", "<th>b</th>"], ["<td>c</td>", "<td>d</td>"])
+    assert html("<table><tr><th>a<th>b<tr><td>c<td><p>d</table>").text == rows
+    assert html("<p>a<p>b<ol><li><p>c<p>d<li><p>e</ol>").text == ("a\n\nb\n\n1. c\n\n   d\n2. e")
+
+
+def test_a_long_definition_is_a_section_where_nothing_is_behind_it():
+    terms = "<dl><dt>work_mem<a href='#w'>¶</a><dd>{}<dl><dt>unit<dd>kB</dl><dt>jit<dd>On.</dl>"
+    long = "Memory of a query. " * 40
+    page = html(f"<div>{terms.format(long)}</div><div><h2>More</h2></div>").text
+    assert page == (
+        f"#### work_mem\n\n{long.strip()}\n\n##### unit\n\nkB\n\n#### jit\n\nOn.\n\n## More"
+    )
+    assert html(f"<main>{terms.format(long)}</main><p>Foot</p>").text == page.removesuffix(
+        "\n\n## More"
+    )
+    for definition, behind in (("Memory.", ""), (long, "<p>Restart.</p>")):
+        assert "#" not in html(terms.format(definition) + behind).text
+
+
 def test_a_table_of_contents_is_no_text():
     link = '<li><a href="#{0}">{0}</a>{1}</li>'
     contents = link.format("Keys", f"<ul>{link.format('New ones', '')}</ul>")

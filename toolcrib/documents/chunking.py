@@ -209,8 +209,10 @@ def _markdown_headings(text: str) -> list[_Heading]:
         if opening.level or not opening.map:
             continue
         start, end = (lines[line] for line in opening.map)
-        if opening.type == "heading_open" and len(content.content) <= MAX_HEADING_CHARS:
+        is_short = len(content.content) <= MAX_HEADING_CHARS
+        if opening.type == "heading_open" and (is_short or opening.markup.startswith("#")):
             title = _plain_text(parser.parseInline(_ATTRIBUTES.sub("", content.content)))
+            title = title[:MAX_HEADING_CHARS]
             found.append(_Heading(int(opening.tag[1:]), title, start, end))
         elif opening.type == "paragraph_open" and (row := _first_row(content.content)):
             # The row stays in the text, and is no title of the text after the table.

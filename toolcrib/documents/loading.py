@@ -27,7 +27,7 @@ from xml.etree import ElementTree as ET
 
 from pydantic_core import from_json
 
-from toolcrib.documents.chunking import TextKind, require_docs
+from toolcrib.documents.chunking import CUTTING_LEVEL, TextKind, require_docs
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import is_list, is_object
@@ -306,7 +306,20 @@ MAX_REPEATED_CELLS = 50
 
 _PARTS_OF_TABLE = ["caption", "thead", "tbody", "tfoot", "tr", "td", "th"]
 
-_IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
+_NO_DEFINITION = re.compile(r"\A(?!d[ltd]\Z)")
+_HEADINGS = [f"h{level}" for level in range(1, 7)]
+_CLOSED_BY = {
+    "p": ("p",),
+    "li": ("li", "p"),
+    **dict.fromkeys(("dt", "dd"), ("dt", "dd", "p")),
+    **dict.fromkeys(("td", "th"), ("td", "th", "p")),
+    "tr": ("td", "th", "tr", "p"),
+}
+"""Open elements that each element closes where it begins."""
+
+MAX_DEFINITION_CHARS = 600
+"""Longest definition that stands in one part with its term, whatever its language."""
+
 _LISTS_OF_SECTIONS = "ul:has(a[href^='#']), ol:has(a[href^='#'])"
 
 
@@ -321,12 +334,14 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
         title = soup.title.get_text() if soup.title else ""
         mains = soup.find_all("main") or soup.select("[role=main]")
         body = mains[0] if len(mains) == 1 else soup.body or soup
-        # A link without text is a heading's anchor to itself.
-        for link in body.select(_IN_HEADING):
-            if not (link.find("img") or any(map(str.isalnum, link.get_text()))):
-                link.decompose()
         for element in body.select(_SKIPPED_ELEMENTS):
             element.decompose()
+        _close_elements(body)
+        _head_definitions(body)
+        # A link without text is a heading's anchor to itself.
+        for link in body.select(f":is({','.join(_HEADINGS)}) a"):
+            if not (link.find("img") or any(map(str.isalnum, link.get_text()))):
+                link.decompose()
         for element in filter(_is_contents, body.select(_LISTS_OF_SECTIONS)):
             element.extract()
         for element in body.find_all(list(_CONFLUENCE_ELEMENTS)):
@@ -337,6 +352,35 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
                 spaced = _WHITE_SPACE_RUN.sub(lambda r: "\n" if "\n" in r[0] else " ", string)
                 string.replace_with(spaced)
         return _markdown(body, first_row_is_head=first_row_is_head), title.strip()
+
+
+def _close_elements(body: Any) -> None:
+    """Unnest elements without an end tag, which HTML allows and the parser does not close."""
+    for element in body.find_all(list(_CLOSED_BY)):
+        while element.parent.name in _CLOSED_BY[element.name]:
+            element.parent.insert_after(element)
+
+
+def _head_definitions(body: Any) -> None:
+    """Make sections of long definitions, so that each part is named by its term."""
+    lists = [each for each in body.find_all("dl") if _ends_section(each, body)]
+    texts = (text.get_text() for each in lists for text in each.find_all("dd", recursive=False))
+    if max(map(len, texts), default=0) <= MAX_DEFINITION_CHARS:
+        return
+    for definitions in lists:
+        level = min(CUTTING_LEVEL + 1 + len(definitions.find_parents("dl")), 6)
+        for element in definitions.find_all(["dt", "dd"], recursive=False):
+            element.name = f"h{level}" if element.name == "dt" else "div"
+
+
+def _ends_section(element: Any, body: Any) -> bool:
+    """True if nothing but definitions is behind an element before the next heading."""
+    while element is not body:
+        for behind in element.find_next_siblings(_NO_DEFINITION):
+            if text := behind.find(string=str.strip):
+                return text.find_parent(_HEADINGS) is not None
+        element = element.parent
+    return True
 
 
 def _is_contents(element: Any) -> bool:
