@@ -320,6 +320,11 @@ def test_a_word_document_that_unpacks_to_too_much_is_refused(monkeypatch):
     assert "100 are read at most" in reason(docx(("", "Text.")), "a.docx")
 
 
+def test_the_dots_of_a_table_of_contents_are_few():
+    page = loaded(pdf("Keys . . . . .", ". . . . . . . 7", "Wait... no.... 8"), "policy.pdf")
+    assert " ".join(page.text.split()) == "Keys ... 7 Wait... no... 8"
+
+
 def test_the_lines_of_a_pdf_are_text():
     page = loaded(pdf("Rotate every key", "within ninety days."), "policy.pdf")
     assert " ".join(page.text.split()) == "Rotate every key within ninety days."

@@ -634,8 +634,12 @@ def _pdf_to_text(content: bytes) -> tuple[str, str]:
     """Text of a PDF, with a form feed after each page, and no title; empty for a scanned PDF."""
     with _conversion_errors("PDF"):
         # Not markitdown, which mistakes the prose of many PDFs for tables and joins words.
-        return require_docs("pdfminer.high_level").extract_text(BytesIO(content)), ""
+        text = require_docs("pdfminer.high_level").extract_text(BytesIO(content))
+        return _DOT_LEADER.sub("... ", text), ""
 
+
+_DOT_LEADER = re.compile(r"(?:\.[ \t\n]*){4,}")
+"""Dots from a title to its page number."""
 
 _BINARY_CONVERSIONS: dict[Kind, Callable[[bytes], tuple[str, str]]] = {
     "pdf": _pdf_to_text,
