@@ -472,6 +472,7 @@ def test_a_long_definition_is_a_section_where_nothing_is_behind_it():
     assert html(f"<main>{terms.format(long)}</main><p>Foot</p>").text == page.removesuffix(
         "\n\n## More"
     )
+    assert "\n##### work_mem\n" in html(f"<h4>Memory</h4>{terms.format(long)}").text
     for definition, behind in (("Memory.", ""), (long, "<p>Restart.</p>")):
         assert "#" not in html(terms.format(definition) + behind).text
 

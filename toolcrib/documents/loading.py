@@ -363,14 +363,17 @@ def _close_elements(body: Any) -> None:
 
 def _head_definitions(body: Any) -> None:
     """Make sections of long definitions, so that each part is named by its term."""
-    lists = [each for each in body.find_all("dl") if _ends_section(each, body)]
-    texts = (text.get_text() for each in lists for text in each.find_all("dd", recursive=False))
+    texts = (definition.get_text() for definition in body.find_all("dd"))
     if max(map(len, texts), default=0) <= MAX_DEFINITION_CHARS:
         return
-    for definitions in lists:
-        level = min(CUTTING_LEVEL + 1 + len(definitions.find_parents("dl")), 6)
-        for element in definitions.find_all(["dt", "dd"], recursive=False):
-            element.name = f"h{level}" if element.name == "dt" else "div"
+    above = CUTTING_LEVEL
+    for element in body.find_all([*_HEADINGS, "dl"]):
+        if element.name != "dl":
+            above = max(CUTTING_LEVEL, int(element.name[1]))
+        elif _ends_section(element, body):
+            level = min(above + 1 + len(element.find_parents("dl")), 6)
+            for each in element.find_all(["dt", "dd"], recursive=False):
+                each.name = f"h{level}" if each.name == "dt" else "div"
 
 
 def _ends_section(element: Any, body: Any) -> bool:
