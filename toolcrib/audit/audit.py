@@ -307,6 +307,16 @@ _HANDS_ON = re.compile(
     r"|\bpass (?:its|the) (?:whole|entire|full|complete) (?:output|result|response)"
     r"|\bwhenever\b.{0,80}?\b(?:pass|hand|send|give|forward)\b"
 )
+_TOOL_NAME = r"(?: the| any| tool| function){0,2} [\"'`*]*([a-z]\w*)"
+_ORDERED_CALL = re.compile(
+    r"\b(?:must|has to|have to|should|needs? to|always)\b[^.!?\n]{0,20}?"
+    rf"\b(?:call|use|invoke|run|execute){_TOOL_NAME}",
+    re.IGNORECASE,
+)
+_BEFORE_CALL = re.compile(
+    rf"\bbefore\b[^.!?\n]{{0,80}}?\b(?:us(?:e|ing)|call(?:ing)?|invoking|running|with){_TOOL_NAME}",
+    re.IGNORECASE,
+)
 _STEERS = re.compile(
     r"\b(?:must|always|never|whenever|has to|have to|do not (?:use|call)|don't (?:use|call)"
     r"|instead|replaces?|skip|in (?:its|their) place|not be used)\b"
@@ -340,7 +350,12 @@ def audit_all(
     findings = [finding for spec in tools for finding in own(spec)]
     findings += _confusable_names(tools, known)
     findings += _confusable_servers(tools, known)
-    findings += _cross_tool_findings(tools, known)
+    # As in one tool, two warnings of rules about different things are no accident.
+    rules = [found for found in findings if found.rule not in REASON_BY_KIND]
+    warned = {found.tool for found in rules if found.severity == "warning"}
+    for found in _cross_tool_findings(tools, known):
+        worse = found.severity == "warning" and found.tool in warned
+        findings.append(replace(found, severity="block") if worse else found)
     return findings
 
 
@@ -454,18 +469,21 @@ MAX_COPIED_CHARS = 2_000
 
 def _cross_tool_findings(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
     """Find texts that name a tool of another server and change its use."""
-    if len({spec.server for spec in known}) <= 1:
-        return
     owners: dict[str, set[str]] = defaultdict(set)
+    names: dict[str, set[str]] = defaultdict(set)
     for spec in known:
+        names[spec.server].add(spec.name.lower())
         if len(spec.name) >= _MIN_COMPARED_NAME_CHARS and _COMPOUND.match(spec.name):
             owners[spec.name].add(spec.server)
     for spec in tools:
-        texts = texts_of(spec)
+        orders = _ORDERED_CALL.search(spec.description)
+        texts = texts_of(spec) if orders or len(names) > 1 else []
         own = {text.text for text in texts if text.is_name} - {spec.name}
         for text in texts:
             if not text.is_name:
                 yield from _steering_findings(spec, text, owners, own)
+        if orders:
+            yield from _absent_tool_findings(spec, names[spec.server] | own)
 
 
 def _steering_findings(
@@ -487,6 +505,23 @@ def _steering_findings(
             why = f"it gives orders about the use of {name!r} of the server {listed}"
             yield _cross_tool(severity, "cross-tool", spec, text.place, about, why)
             return
+
+
+def _absent_tool_findings(spec: ToolSpec, own: set[str]) -> Iterator[Finding]:
+    """Find orders to call a tool that the server does not have before something is done."""
+    for sentence in _SENTENCE.findall(spec.description):
+        called, before = _ORDERED_CALL.search(sentence), _BEFORE_CALL.search(sentence)
+        if called and "before" in sentence.lower() and _is_absent(called[1], own):
+            # Before this tool it may be called for a reason; before a third tool it is a trap.
+            third = before and before[1] != called[1] and _is_absent(before[1], own)
+            severity: Severity = "block" if third else "warning"
+            why = f"it orders a call of {called[1]!r}, which its server does not have"
+            yield _cross_tool(severity, "cross-tool", spec, "description", sentence, why)
+
+
+def _is_absent(name: str, own: set[str]) -> bool:
+    low = name.lower()
+    return bool(_COMPOUND.match(name)) and not any(low in each or each in low for each in own)
 
 
 def _severity(about: str, name: str, spec: ToolSpec, servers: set[str]) -> Severity | None:
