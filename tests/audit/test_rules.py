@@ -15,6 +15,7 @@ from toolcrib.audit.rules import (
     Rulebook,
     read_phrase,
     rulebooks,
+    signs_in,
 )
 
 WORDS = {"give": "pass|hand over|send"}
@@ -111,3 +112,22 @@ def test_no_phrase_that_matches_is_passed_over(words):
     text = f"\0{' '.join(words)}\0"
     matching = {phrase.text for _, phrase in rules if any(phrase.matches(text))}
     assert matching <= {phrase.text for _, phrase in rules.possible(text)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "with lock set to true, new links keep to the file: pin it",
+        "pass true to pin this file",
+        "report what the environment of the test stopped",
+        "shows the traffic of every session, masked",
+        "so that calls can't silently go elsewhere",
+        "the list is empty when nothing in the catalogue fits",
+        "it takes a running app instead of a new one",
+        "agents can refine it afterwards",
+        "tells whether an account is identity-compromised",
+        "required fields (before 2020)",
+    ],
+)
+def test_a_word_that_has_other_meanings_too_is_no_action(text):
+    assert list(signs_in(f"\0{text}\0", f"\0{text}\0", "", [False], suspicion=9.0)) == []
