@@ -357,6 +357,15 @@ _SPEAKS_OF_ATTACKS = re.compile(
 """Wording of tools that detect attacks themselves."""
 
 
+_MAX_PROHIBITION_CHARS = 40
+_FORBIDS = re.compile(
+    r"(?:[.!?;:,(\n\x00]\s?|\b(?:and|but|please|must|should|shall) "
+    r"|\b(?:it|tool|server) (?:does|will) )"
+    r"(?:never|do not|don't|not|avoid) \Z"
+)
+"""Words of a prohibition before what is forbidden; "calls that do not include it" is none."""
+
+
 def signs_in(
     texts: str,
     shown: str,
@@ -408,6 +417,8 @@ def _sign(rule: Rule, texts: str, shown: str, found: re.Match[str], topic: str) 
         excuse = "quoted, by a tool that looks for such texts"
     elif rule.own is not None and rule.own.search(topic):
         excuse = "close to what this tool is for"
+    elif _FORBIDS.search(texts, max(0, start - _MAX_PROHIBITION_CHARS), start):
+        excuse = "forbidden, not asked for"
     if excuse:
         less: Severity = "warning" if rule.severity == "block" else "info"
         return Sign(rule.name, less, excerpt, f"{rule.why} ({excuse})")
