@@ -313,6 +313,11 @@ _ORDERED_CALL = re.compile(
     rf"\b(?:call|use|invoke|run|execute){_TOOL_NAME}",
     re.IGNORECASE,
 )
+_FIRST = re.compile(r"\b(?:before|first)\b", re.IGNORECASE)
+_CHANGES = re.compile(
+    "delete|remove|drop|clear|write|overwrite|edit|move|put|push|send|post|upload|transfer|kill",
+    re.IGNORECASE,
+)
 _BEFORE_CALL = re.compile(
     rf"\bbefore\b[^.!?\n]{{0,80}}?\b(?:us(?:e|ing)|call(?:ing)?|invoking|running|with){_TOOL_NAME}",
     re.IGNORECASE,
@@ -483,7 +488,11 @@ def _cross_tool_findings(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterat
             if not text.is_name:
                 yield from _steering_findings(spec, text, owners, own)
         if orders:
-            yield from _absent_tool_findings(spec, names[spec.server] | own)
+            # The listing of a tool that is alone may be a part of its server's.
+            is_alone = len(names[spec.server]) == 1
+            for found in _absent_tool_findings(spec, names[spec.server] | own):
+                if found.severity == "block" or not is_alone:
+                    yield found
 
 
 def _steering_findings(
@@ -511,10 +520,11 @@ def _absent_tool_findings(spec: ToolSpec, own: set[str]) -> Iterator[Finding]:
     """Find orders to call a tool that the server does not have before something is done."""
     for sentence in _SENTENCE.findall(spec.description):
         called, before = _ORDERED_CALL.search(sentence), _BEFORE_CALL.search(sentence)
-        if called and "before" in sentence.lower() and _is_absent(called[1], own):
-            # Before this tool it may be called for a reason; before a third tool it is a trap.
+        if called and _FIRST.search(sentence) and _is_absent(called[1], own):
+            # Before this tool something may be read for a reason; it is a trap to change
+            # something, or to read something before a third tool is used.
             third = before and before[1] != called[1] and _is_absent(before[1], own)
-            severity: Severity = "block" if third else "warning"
+            severity: Severity = "block" if third or _CHANGES.match(called[1]) else "warning"
             why = f"it orders a call of {called[1]!r}, which its server does not have"
             yield _cross_tool(severity, "cross-tool", spec, "description", sentence, why)
 
