@@ -488,11 +488,7 @@ def _cross_tool_findings(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterat
             if not text.is_name:
                 yield from _steering_findings(spec, text, owners, own)
         if orders:
-            # The listing of a tool that is alone may be a part of its server's.
-            is_alone = len(names[spec.server]) == 1
-            for found in _absent_tool_findings(spec, names[spec.server] | own):
-                if found.severity == "block" or not is_alone:
-                    yield found
+            yield from _absent_tool_findings(spec, names[spec.server], own)
 
 
 def _steering_findings(
@@ -516,8 +512,11 @@ def _steering_findings(
             return
 
 
-def _absent_tool_findings(spec: ToolSpec, own: set[str]) -> Iterator[Finding]:
+def _absent_tool_findings(
+    spec: ToolSpec, siblings: set[str], parameters: set[str]
+) -> Iterator[Finding]:
     """Find orders to call a tool that the server does not have before something is done."""
+    own = siblings | parameters
     for sentence in _SENTENCE.findall(spec.description):
         called, before = _ORDERED_CALL.search(sentence), _BEFORE_CALL.search(sentence)
         if called and _FIRST.search(sentence) and _is_absent(called[1], own):
@@ -525,8 +524,10 @@ def _absent_tool_findings(spec: ToolSpec, own: set[str]) -> Iterator[Finding]:
             # something, or to read something before a third tool is used.
             third = before and before[1] != called[1] and _is_absent(before[1], own)
             severity: Severity = "block" if third or _CHANGES.match(called[1]) else "warning"
-            why = f"it orders a call of {called[1]!r}, which its server does not have"
-            yield _cross_tool(severity, "cross-tool", spec, "description", sentence, why)
+            # The listing of a tool that is alone may be a part of its server's.
+            if severity == "block" or len(siblings) > 1:
+                why = f"it orders a call of {called[1]!r}, which its server does not have"
+                yield _cross_tool(severity, "cross-tool", spec, "description", sentence, why)
 
 
 def _is_absent(name: str, own: set[str]) -> bool:
