@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from toolcrib import ToolSpec
 from toolcrib.audit import audit, blocks
+from toolcrib.audit.audit import CERTAIN_SUSPICION
 from toolcrib.audit.classifier import (
     AUDITED_KINDS,
     BUCKETS,
@@ -141,11 +142,21 @@ def test_an_honest_tool_is_served_whatever_the_classifier_says(fields):
 
 
 @given(st.sampled_from([line["text"] for _, line in lines()]))
-def test_the_classifier_warns_and_does_not_block(text):
-    found = [
-        each for each in audit(ToolSpec(name="t", description=text)) if each.rule in AUDITED_KINDS
-    ]
-    assert {each.severity for each in found} <= {"warning"}
+def test_the_classifier_blocks_where_it_is_certain_and_not_for_praise(text):
+    spec = ToolSpec(name="t", description=text)
+    odds = shipped_classifier().judge(list(statements(texts_of(spec))))
+    suspicions = np.logaddexp.reduce(odds, axis=1) - shipped_classifier().warns
+    by_itself = {each.rule for each in audit(spec) if each.severity == "block"} & {*AUDITED_KINDS}
+    assert "preference" not in by_itself
+    assert not by_itself or suspicions.max() >= CERTAIN_SUSPICION
+
+
+def test_words_of_an_attack_that_a_tool_looks_for_are_no_certain_attack():
+    severities = []
+    for name in ("get_mail", "find_attacks"):
+        found = audit(ToolSpec(name=name, description=f"Reads mails. {ATTACK}"))
+        severities.append({each.severity for each in found if each.rule == "instruction"})
+    assert severities == [{"block"}, {"warning"}]
 
 
 def test_annotations_that_clients_alone_read_are_no_statements():
@@ -166,7 +177,7 @@ def test_a_finding_names_the_sentence_and_its_place():
     spec = ToolSpec(name="add", description=f"Adds two numbers and returns the sum. {ATTACK}")
     (found,) = [each for each in audit(spec) if each.rule == "instruction"]
     assert (found.place, found.excerpt) == ("description", ATTACK)
-    assert found.severity == "warning"
+    assert found.severity == "block"
 
 
 def test_the_written_texts_are_whole_and_enough():

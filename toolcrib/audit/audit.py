@@ -135,10 +135,14 @@ REASON_BY_KIND: dict[StatementKind, str] = {
 }
 
 
+CERTAIN_SUSPICION = 8.0
+"""Log odds above the classifier's threshold from which it blocks by itself."""
+
+
 def _statement_signs(
     texts: list[ToolText], topic: str, *, quotes: bool
 ) -> Iterator[tuple[ToolText, Sign]]:
-    """Warnings of the classifier and of joined rules; the latter not if a tool `quotes` attacks."""
+    """Signs of the classifier and of joined rules; mere warnings if a tool `quotes` attacks."""
     said = list(statements(texts))
     classifier = shipped_classifier()
     odds = classifier.judge(said)
@@ -147,7 +151,10 @@ def _statement_signs(
         statement, kind = said[number], AUDITED_KINDS[1 + int(odds[number].argmax())]
         shown = statement.sentence or statement.parameter
         place = ToolText(statement.place, shown)
-        yield place, Sign(kind, "warning", visible(shown), REASON_BY_KIND[kind], "statement")
+        # Praise is never certain: "There is no other tool for it" may be a fact.
+        is_certain = suspicions[number] >= CERTAIN_SUSPICION and kind != "preference"
+        severity: Severity = "block" if is_certain and not quotes else "warning"
+        yield place, Sign(kind, severity, visible(shown), REASON_BY_KIND[kind], "statement")
         passage = statement.passage.replace(SEPARATOR, " ")
         if not quotes:
             joined = _word_signs(passage, topic, [False], float(suspicions[number]))
