@@ -82,7 +82,7 @@ def test_a_tool_without_a_schema_takes_no_arguments():
         ("", "find_tools", r"find_tools_[0-9a-f]{12}"),
         ("3scale", "send", r"tool_3scale__send_[0-9a-f]{12}"),
         ("3" * 70, "send", r"tool_3{40}__send_[0-9a-f]{12}"),
-        ("github.com/" + "a" * 40 + "/files", "read_file", r"a+_files__read_file_[0-9a-f]{12}"),
+        ("github.com/" + "a" * 40 + "/files", "read_file", r"files__read_file_[0-9a-f]{12}"),
         ("s" * 40, "x" * 60, r"s{16}__x{33}_[0-9a-f]{12}"),
     ],
 )

@@ -350,7 +350,8 @@ def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
     # Of `github.com/owner/repository/filesystem` the end tells most, and the tool's name stays.
     *servers, own = given
     room = MAX_PROVIDER_NAME_CHARS - DIGEST_CHARS - len("tool____") - len(own)
-    kept = [each[-max(MIN_SERVER_CHARS, room) :] for each in servers]
+    ends = (each if len(each) <= room else each.rpartition("/")[2] for each in servers)
+    kept = (each[-max(MIN_SERVER_CHARS, room) :] for each in ends)
     return with_digest("__".join([*kept, own]), tool.id)
 
 
