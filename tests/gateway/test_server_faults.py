@@ -243,7 +243,7 @@ async def test_an_entry_that_cannot_be_used_keeps_no_other_from_it(behind):
         answer = await client.call_tool("wrong__echo", {}, raise_on_error=False)
         assert json.loads(await said(client, "post__echo", word="hi")) == {"word": "hi"}
 
-    assert states == {"wrong": "is misconfigured"}
+    assert states == {"wrong": "is misconfigured (the gateway's log says why)"}
     assert texts(answer)[1] == "Not there at the moment are the tools of: wrong."
     (told,) = [text for level, text in behind.said if level == "error"]
     assert told.startswith("wrong: ")

@@ -53,7 +53,7 @@ STATE_TEXTS = {
     "starting": "is still being connected to",
     "down": "does not answer",
     "not_started": "could not be started (the gateway's log says why)",
-    "unusable": "is misconfigured",
+    "unusable": "is misconfigured (the gateway's log says why)",
     "needs_authorisation": "needs authorisation",
     "authorisation_expired": "must be authorised again",
 }
