@@ -149,6 +149,14 @@ def test_install_names_the_servers_that_the_host_still_starts(shell):
     assert note.startswith("Claude Code still starts everywhere, here itself")
 
 
+def test_install_names_the_servers_whose_relative_paths_a_host_would_not_find(shell):
+    (shell.folder / "server.js").touch()
+    servers = {"a": {"command": "node", "args": ["server.js"]}, "b": {"command": "b"}}
+    shell.write("mcp.json", {"mcpServers": servers})
+    (note,) = shell.json("install", "cursor")["notes"]
+    assert note.startswith("Cursor may not find the relative paths of a: ")
+
+
 class TestDeepLink:
     def link(self, shell, host) -> tuple[str, dict[str, Any]]:
         printed = shell.json("install", host, "--print", "--env", "HOME")

@@ -157,7 +157,10 @@ def install(
     shown = {**entry, **({"env": dict.fromkeys(entry["env"], "***")} if env else {})}
     link = _deep_link(host, entry) if show else None
     started = _host_servers(host, Source.of_document(str(held.path), held.data)) or {}
-    notes = _notes(_host(host).title, started, sorted({*variables_of(servers)} - {*(env or ())}))
+    folder = config.absolute().parent
+    relative = [name for name, raw in servers.items() if _in_folder(raw, folder) != raw]
+    needed = sorted({*variables_of(servers)} - {*(env or ())})
+    notes = _notes(_host(host).title, started, needed, relative)
     if json:
         place = {"file": str(held.path), "written": not show}
         print_json({**place, "entry": shown, "notes": notes, "link": link})
@@ -170,9 +173,16 @@ def install(
         err.print(escape(note))
 
 
-def _notes(title: str, servers: Mapping[str, Any], needed: Sequence[str]) -> list[str]:
+def _notes(
+    title: str, servers: Mapping[str, Any], needed: Sequence[str], relative: Sequence[str]
+) -> list[str]:
     """Notes on what the user must still do after the gateway was written into a file."""
     notes: list[str] = []
+    if relative:
+        notes.append(
+            f"{title} may not find the relative paths of {', '.join(relative)}: write a whole "
+            "path as their cwd"
+        )
     if needed:
         notes.append(f"its servers need {', '.join(needed)}: name them with --env to copy them")
     if others := sorted(
