@@ -564,7 +564,7 @@ class TestImport:
             (".cursor/mcp.json", {"command": "./server.js"}, ""),
             (".kiro/settings/mcp.json", {"command": "uv", "args": ["run", "--project", "."]}, ""),
             (".mcp.json", {"command": "npm", "args": ["start"], "cwd": "./sub"}, "sub"),
-            (".mcp.json", {"command": "npx", "args": ["-y", "server", ""]}, None),
+            (".mcp.json", {"command": "npx", "args": ["-y", "sub", ""]}, None),
             (".mcp.json", {"command": "node", "args": ["server.js"], "cwd": "/srv"}, None),
         ],
     )

@@ -345,8 +345,10 @@ def _in_folder(raw: Any, folder: Path) -> Any:
     """Entry with the `cwd` of its relative paths: hosts start the gateway in any folder."""
     entry = object_of(raw)
     cwd = str(entry.get("cwd") or "")
-    words = [cwd] if cwd else [entry.get("command"), *list_of(entry.get("args"))]
-    relative = (str(word) for word in words if word and not PurePath(str(word)).is_absolute())
+    words = map(str, (entry.get("command"), *list_of(entry.get("args"))))
+    # A word alone, such as `serve`, is a path only by chance.
+    paths = [cwd] if cwd else [word for word in words if {"/", "."} & {*word}]
+    relative = (path for path in paths if not PurePath(path).is_absolute())
     # Unlike pathlib, os.path returns False for impossible names.
     if any(os.path.exists(folder / each) for each in relative):  # noqa: PTH110
         return {**entry, "cwd": str(folder / cwd)}
