@@ -90,7 +90,11 @@ WRONG: list[tuple[Any, str]] = [
     ({"command": "x", "disabled": True, "enabled": []}, "'enabled' must be true or false"),
     ({"command": "x", "excludeTools": "a"}, "'excludeTools' must be a list of names, not text"),
     ({"command": "x", "tools": {"a": {}}}, "'tools' must be a list of names, not an object"),
-    ({"url": "https://a", "enabled_tools": [1]}, "'enabled_tools' must be a list of names"),
+    (
+        {"url": "https://a", "enabled_tools": [1]},
+        "'enabled_tools' must be a list of names, not a l",
+    ),
+    ({"command": "x", "tools": [{"name": "a"}]}, "'tools' must be a list of names, not a list of"),
     ({"command": "x", "exclude_tags": ["a"]}, "'exclude_tags' is not supported"),
     ("npx server", "must be an object, not text"),
     (

@@ -136,7 +136,8 @@ def _tool_filter(raw: Mapping[str, Any], problems: list[str], warnings: list[str
                 names = TOOL_NAMES.validate_python(value)
                 (include if kind in INCLUDE_KEYS else exclude).append(names)
             except ValidationError:
-                problems.append(f"{key!r} must be a list of names, not {kind_of(value)}")
+                found = "a list of other values" if is_list(value) else kind_of(value)
+                problems.append(f"{key!r} must be a list of names, not {found}")
     return ToolFilter(tuple(include), tuple(name for names in exclude for name in names))
 
 
