@@ -465,7 +465,7 @@ def test_elements_of_a_page_need_no_end_tags():
 def test_a_long_definition_is_a_section_where_nothing_is_behind_it():
     terms = "<dl><dt>work_mem<a href='#w'>¶</a><dd>{}<dl><dt>unit<dd>kB</dl><dt>jit<dd>On.</dl>"
     long = "Memory of a query. " * 40
-    page = html(f"<div>{terms.format(long)}</div><div><h2>More</h2></div>").text
+    page = html(f"<div>{terms.format(long)}</div><!-- end --><div><h2>More</h2></div>").text
     assert page == (
         f"#### work_mem\n\n{long.strip()}\n\n##### unit\n\nkB\n\n#### jit\n\nOn.\n\n## More"
     )

@@ -104,7 +104,8 @@ _FRONT_MATTER = re.compile(
     r"\A(---|\+\+\+)[ \t]*\n(.*?)^(?:\1|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE
 )
 _COMMENT = re.compile(
-    r"(^[ \t>]*(`{3,}|~{3,})[^`\n]*\n.*?^[ \t>]*\2)|^ {0,3}(?:<!--.*?-->|\{/\*.*?\*/\})[ \t]*\n?",
+    r"(^[ \t>]*(`{3,}|~{3,})[^`\n]*\n.*?^[ \t>]*\2)"
+    r"|^ {0,3}(?:<!--(?:(?!<!--).)*?-->|\{/\*.*?\*/\})[ \t]*\n?",
     re.DOTALL | re.MULTILINE,
 )
 """Comment of Markdown or MDX, or a code block (group 1), in which there are none."""
@@ -306,7 +307,6 @@ MAX_REPEATED_CELLS = 50
 
 _PARTS_OF_TABLE = ["caption", "thead", "tbody", "tfoot", "tr", "td", "th"]
 
-_NO_DEFINITION = re.compile(r"\A(?!d[ltd]\Z)")
 _HEADINGS = [f"h{level}" for level in range(1, 7)]
 _CLOSED_BY = {
     "p": ("p",),
@@ -330,13 +330,12 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
     """
     with _conversion_errors("HTML"):
         library = require_docs("bs4")
-        soup = library.BeautifulSoup(html, "html.parser")
+        soup = _soup_class(library.BeautifulSoup)(html, "html.parser")
         title = soup.title.get_text() if soup.title else ""
         mains = soup.find_all("main") or soup.select("[role=main]")
         body = mains[0] if len(mains) == 1 else soup.body or soup
         for element in body.select(_SKIPPED_ELEMENTS):
             element.decompose()
-        _close_elements(body)
         _head_definitions(body)
         # A link without text is a heading's anchor to itself.
         for link in body.select(f":is({','.join(_HEADINGS)}) a"):
@@ -354,36 +353,40 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
         return _markdown(body, first_row_is_head=first_row_is_head), title.strip()
 
 
-def _close_elements(body: Any) -> None:
-    """Unnest elements without an end tag, which HTML allows and the parser does not close."""
-    for element in body.find_all(list(_CLOSED_BY)):
-        while element.parent.name in _CLOSED_BY[element.name]:
-            element.parent.insert_after(element)
+def _soup_class(base: Any) -> Any:
+    """Class of parsed HTML that closes elements without an end tag, which HTML allows."""
+
+    class Soup(base):
+        def handle_starttag(self, name: str, *rest: Any, **more: Any) -> Any:
+            self.endData()
+            while self.currentTag.name in _CLOSED_BY.get(name, ()):
+                self.popTag()
+            return base.handle_starttag(self, name, *rest, **more)
+
+    return Soup
 
 
 def _head_definitions(body: Any) -> None:
-    """Make sections of long definitions, so that each part is named by its term."""
-    texts = (definition.get_text() for definition in body.find_all("dd"))
-    if max(map(len, texts), default=0) <= MAX_DEFINITION_CHARS:
+    """Make sections of long definitions, so that each part is named by its term.
+
+    A list stays where text is behind it before the next heading: the last term would name the text.
+    """
+    definitions = body.find_all("dd")
+    if max((len(each.get_text()) for each in definitions), default=0) <= MAX_DEFINITION_CHARS:
         return
-    above = CUTTING_LEVEL
+    above, levels = CUTTING_LEVEL, dict[int, int]()
     for element in body.find_all([*_HEADINGS, "dl"]):
         if element.name != "dl":
             above = max(CUTTING_LEVEL, int(element.name[1]))
-        elif _ends_section(element, body):
-            level = min(above + 1 + len(element.find_parents("dl")), 6)
-            for each in element.find_all(["dt", "dd"], recursive=False):
-                each.name = f"h{level}" if each.name == "dt" else "div"
-
-
-def _ends_section(element: Any, body: Any) -> bool:
-    """True if nothing but definitions is behind an element before the next heading."""
-    while element is not body:
-        for behind in element.find_next_siblings(_NO_DEFINITION):
-            if text := behind.find(string=str.strip):
-                return text.find_parent(_HEADINGS) is not None
-        element = element.parent
-    return True
+        levels[id(element)] = min(above + 1 + len(element.find_parents("dl")), 6)
+    ends_section = True
+    for node in reversed([*body.descendants]):
+        if node.name == "dl" and ends_section:
+            for each in node.find_all(["dt", "dd"], recursive=False):
+                each.name = f"h{levels[id(node)]}" if each.name == "dt" else "div"
+        elif node.name is None and not (node.PREFIX or node.isspace() or node.find_parent("dl")):
+            # A string that is no comment.
+            ends_section = node.find_parent(_HEADINGS) is not None
 
 
 def _is_contents(element: Any) -> bool:
