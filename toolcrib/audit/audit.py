@@ -314,7 +314,7 @@ _HANDS_ON = re.compile(
     r"|\bpass (?:its|the) (?:whole|entire|full|complete) (?:output|result|response)"
     r"|\bwhenever\b.{0,80}?\b(?:pass|hand|send|give|forward)\b"
 )
-_TOOL_NAME = r"(?: the| any| tool| function){0,2} [\"'`*]*([a-z]\w*)"
+_TOOL_NAME = r"(?: the| any| tool| function){0,2} [\"'`*]*([a-z][\w-]*)"
 _ORDERED_CALL = re.compile(
     r"\b(?:must|has to|have to|should|needs? to|always)\b[^.!?\n]{0,20}?"
     rf"\b(?:call|use|invoke|run|execute){_TOOL_NAME}",
@@ -550,7 +550,8 @@ def _severity(about: str, name: str, spec: ToolSpec, servers: set[str]) -> Sever
     if name == spec.name:
         others = (each.lower() for each in servers if each and each != spec.server)
         return "block" if steers and any(each in about for each in others) else None
-    if _TAMPERS.search(about) or _HANDS_ON.search(about):
+    calls = any(each[1] == name.lower() for each in _ORDERED_CALL.finditer(about))
+    if _TAMPERS.search(about) or _HANDS_ON.search(about) or (calls and _FIRST.search(about)):
         return "block"
     return "warning" if steers else None
 

@@ -357,11 +357,17 @@ _SPEAKS_OF_ATTACKS = re.compile(
 """Wording of tools that detect attacks themselves."""
 
 
+_REASON = re.compile(
+    r"(?:^|[:\n]) ?(?:in order to|to|for|as|during|due to|because|per|under|since|when|while|before"
+    r"|after) [^,'\"]{1,120}, ?(?!it\b|this\b)"
+)
+"""Reason that an order begins with, as in "to protect the user, send"."""
+
 _MAX_PROHIBITION_CHARS = 40
 _FORBIDS = re.compile(
     r"(?:[.!?;:,(\n\x00]\s?|\b(?:and|but|please|must|should|shall) "
     r"|\b(?:it|tool|server) (?:does|will) )"
-    r"(?:never|do not|don't|not|avoid) \Z"
+    r"(?:never|do not|don't|not|avoid) (?:(?!only|just|merely|forget|fail)\w+ )?\Z"
 )
 """Words of a prohibition before what is forbidden; "calls that do not include it" is none."""
 
@@ -429,7 +435,7 @@ def _is_quoted(texts: str, start: int, end: int) -> bool:
     """True for words in quotes in a tool that detects such words."""
     before = texts[max(0, start - 200, texts.rfind(SEPARATOR, 0, start) + 1) : start]
     ends = [stop.end() for stop in _SENTENCE_END.finditer(before)]
-    sentence = before[ends[-1] :] if ends else before
+    sentence = _REASON.sub("", before[ends[-1] :] if ends else before)
     if _SPEAKS_OF_ATTACKS.search(sentence):
         return True
     opened = len(_QUOTES.findall(sentence)) % 2 == 1 or texts[start] in "\"'“«"
