@@ -141,7 +141,6 @@ ONE = '{"mcpServers": {"post": {"command": "x"}}}'
     [
         (None, [], "no such file; `toolcrib import`"),
         ("{}", [], "names no MCP servers"),
-        ('{"mcpServers": {"post": {"args": []}}}', [], "post: has neither 'command' nor 'url'"),
         (ONE, ["--server", "fax"], "no server 'fax'"),
         (ONE, ["--pin", "pots/echo"], "'pots/echo'; did you mean 'post/echo'?"),
         (ONE, ["--pin", "echo"], "no server has a tool 'echo'"),

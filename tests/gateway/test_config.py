@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -13,10 +14,6 @@ from toolcrib.records import ToolSpec
 
 LOCAL = {"command": "npx", "args": ["-y", "post"], "env": {"TOKEN": "${TOKEN}"}}
 REMOTE = {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${KEY:-none}"}}
-
-
-def post(**said):
-    return {"mcpServers": {"post": {**REMOTE, **said}}}
 
 
 @pytest.fixture
@@ -70,26 +67,37 @@ def test_only_the_servers_asked_for_are_taken(read):
 
 
 @pytest.mark.parametrize(
-    ("document", "place", "reason"),
+    ("document", "reason"),
     [
-        ({"mcpServers": {}}, "", "names no MCP servers"),
-        ({"tools": []}, "", "names no MCP servers"),
-        ('{"mcpServers": ', "", "line 1"),
-        ({"mcpServers": {"post": {"args": []}}}, "post", "neither 'command' nor 'url'"),
-        ({"mcpServers": {"off": {**LOCAL, "disabled": True}}}, "", "every server is switched off"),
-        (post(toolcrib=[]), "post", "toolcrib: Input should be an object"),
-        (post(toolcrib={"sensitivity": "top"}), "post", r"toolcrib\.sensitivity: Input should be"),
-        (post(toolcrib={"disable": ["x"]}), "post", r"toolcrib\.disable: unknown field"),
-        (post(toolcrib={"disabled": "x"}), "post", r"toolcrib\.disabled: Input should be a list"),
-        (post(disabledTools="x"), "post", "'disabledTools' must be a list of names, not text"),
+        ({"mcpServers": {}}, "names no MCP servers"),
+        ({"tools": []}, "names no MCP servers"),
+        ('{"mcpServers": ', "line 1"),
+        ({"mcpServers": {"off": {**LOCAL, "disabled": True}}}, "every server is switched off"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_field(read, tmp_path, document, place, reason):
+def test_a_file_without_a_server_is_refused(read, tmp_path, document, reason):
     with pytest.raises(SourceError, match=reason) as caught:
         read(document)
 
     assert caught.value.source == str(tmp_path / "mcp.json")
-    assert caught.value.place == place
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"args": []}, "neither 'command' nor 'url'"),
+        ({"toolcrib": []}, "toolcrib: Input should be an object"),
+        ({"toolcrib": {"sensitivity": "top"}}, r"toolcrib\.sensitivity: Input should be"),
+        ({"toolcrib": {"disable": ["x"]}}, r"toolcrib\.disable: unknown field"),
+        ({"toolcrib": {"disabled": "x"}}, r"toolcrib\.disabled: Input should be a list"),
+        ({"disabledTools": "x"}, "'disabledTools' must be a list of names, not text"),
+    ],
+)
+def test_an_unusable_entry_is_named_with_its_field(read, entry, reason):
+    whole = entry if "args" in entry else {**REMOTE, **entry}
+    (post,) = read({"mcpServers": {"post": whole}})
+    assert post.target is None
+    assert re.search(reason, post.problem)
 
 
 def test_an_entry_switches_tools_off_in_a_hosts_words_and_in_ours(read):
@@ -98,14 +106,6 @@ def test_an_entry_switches_tools_off_in_a_hosts_words_and_in_ours(read):
 
     tools = [ToolSpec(name=name, server="remote") for name in ("drop", "wipe_all", "read")]
     assert [remote.as_offered(each).enabled for each in tools] == [False, False, True]
-
-
-def test_where_no_server_can_be_used_every_problem_is_named(read):
-    wrong = {**REMOTE, "excludeTools": 7}
-    with pytest.raises(SourceError) as error:
-        read({"mcpServers": {"one": wrong, "two": wrong}})
-    assert "one: 'excludeTools'" in str(error.value)
-    assert "two: 'excludeTools'" in str(error.value)
 
 
 def test_what_a_file_says_of_tools_comes_to_what_they_say_of_themselves():

@@ -236,6 +236,16 @@ async def test_a_restarted_web_server_gets_new_sessions(behind, status, error, a
     assert any(text.startswith(f"web: down: {reason}") for _, text in behind.said)
 
 
+async def test_a_gateway_whose_only_server_cannot_be_used_says_so_to_the_agent(behind):
+    wrong = {"command": "server", "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}}
+    async with behind.client({"wrong": wrong}) as client:
+        offered = {tool.name for tool in await client.list_tools()}
+        states = await missing(client)
+
+    assert "find_tools" in offered
+    assert states == {"wrong": "is misconfigured (the gateway's log says why)"}
+
+
 async def test_an_entry_that_cannot_be_used_keeps_no_other_from_it(behind):
     wrong = {"command": "server", "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}}
     async with behind.client({"wrong": wrong, "post": [ECHO]}) as client:

@@ -51,8 +51,12 @@ class McpFile:
     def read(self, *, may_be_empty: bool = False) -> tuple[ServerConfig, ...]:
         """Read the servers of the file.
 
-        An unusable entry gets its `problem`; the other entries are used. With `may_be_empty` all
-        servers may be removed or switched off.
+        An unusable entry gets its `problem`. With `may_be_empty` all servers may be removed or
+        switched off.
+
+        Raises:
+            SourceError: the file cannot be read or, without `may_be_empty`, has no server.
+            SettingsError: a server of `only` is not there.
         """
         source = Source.by_name(str(self.path))
         servers = find_servers(source)
@@ -70,13 +74,8 @@ class McpFile:
                 f"there are {', '.join(sorted(known)) or 'none'}"
             )
         chosen = tuple(server for server in configs if not self.only or server.name in self.only)
-        if may_be_empty and not chosen:
-            return ()
-        if all(server.target is None for server in chosen):
-            if len(chosen) == 1:
-                raise source.error(chosen[0].problem, chosen[0].name)
-            problems = [f"{each.name}: {each.problem}" for each in chosen]
-            raise source.error("; ".join(problems) or "every server is switched off")
+        if not (chosen or may_be_empty):
+            raise source.error("every server is switched off")
         return chosen
 
 
