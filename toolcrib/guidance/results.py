@@ -68,12 +68,26 @@ _REPORT = re.compile(
     r"|\b(?-i:FAILED) \S|\.[a-z]\w{0,5}:\d"
     r"|\(\d{1,9},\d{1,9}\)|\b(?:errors?|failed)\"?: ?(?:0|null|none|false|\[\]|\"\")"
     r"|\b(?:no|without|zero) (?:\w{1,40} ){0,2}(?:errors?|failures?|failed|exceptions?)\b"
-    r"|\A\W?\d{4}-\d\d-\d\d",
+    r"|\A\W?\d{4}-\d\d-\d\d|\A(?:<\w{1,20}>\s)?\d{1,6}[\t|→]",
     re.IGNORECASE,
 )
-"""Reports of tests, compilers and logs: the failure is their subject, not the call's."""
+"""Reports of tests, compilers and logs, and numbered lines of a file: the failure is their subject,
+not the call's."""
 
 _EXIT_CODE = re.compile(r"\b(?:return|exit) ?(?:code|status)\W{0,3}(-?\d{1,5})", re.IGNORECASE)
+_FIRST_EXIT_CODE = re.compile(
+    r"^\W{0,3}(?:\w{1,20} )?(?:return|exit)(?:ed with)?[ _]?(?:code|status)\W{0,3}(-?\d{1,5})"
+    r"(?=\W{0,2}$|<)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Line of a harness before the output of a command; the output may speak of other exit codes."""
+
+_REFUSAL = re.compile(
+    r"\bplease [^.\n]{0,80}\b(?:retry|try again)\b|\bnot (?:been )?(?:applied|executed)\b"
+    r"|\bno (?:edit|replacement)s? (?:(?:was|were) )?(?:made|performed)\b",
+    re.IGNORECASE,
+)
+"""Words that refuse a call, such as an edit whose text is quoted after them."""
 _SUCCESS = re.compile(
     r"\W{0,9}(?:success|ok\b|done\b|saved|created|updated|deleted|wrote|written|file written)"
     r"|[^\n]{0,80}\bsuccessfully\b",
@@ -148,13 +162,16 @@ def states_failure(text: str, *, is_flagged: bool = False) -> bool:
     `is_flagged`: the caller says that the call succeeded.
     """
     text = text.strip()
-    if text.startswith(("{", "[")):
+    if _JSON_BEGIN.match(text):
         return _states_failure_in_json(text)
-    if codes := _EXIT_CODE.findall(text[-TAIL_CHARS:]):
-        return int(codes[-1]) != 0
     head = text[:HEAD_CHARS]
+    codes = _FIRST_EXIT_CODE.findall(head)[:1] or _EXIT_CODE.findall(text[-TAIL_CHARS:])
+    if codes:
+        return int(codes[-1]) != 0
     page = _HTML_TITLE.match(text)
-    if not is_flagged and _STATUS_LINE.match(text, page.end() if page else 0):
+    if not is_flagged and (
+        _STATUS_LINE.match(text, page.end() if page else 0) or _REFUSAL.search(head)
+    ):
         return True
     begin = _BEGINS_WITH_FAILURE.match(head)
     if len(text) >= MAX_SHORT_CHARS or is_flagged:
@@ -165,6 +182,9 @@ def states_failure(text: str, *, is_flagged: bool = False) -> bool:
     is_harmless = _SUCCESS.match(head) or _REPORT.search(head)
     return not is_harmless and _FAILURE_WORD.search(head) is not None
 
+
+_JSON_BEGIN = re.compile(r"\{|\[\s{0,99}(?:[\[\]{\"'\d-]|true|false|null|none)", re.IGNORECASE)
+"""Start of JSON; `[ERROR] no such row` is plain text."""
 
 _UNPARSED_ERROR = re.compile(
     r"\{\s{0,9}([\"'])(?:(?:error|isError)\1\s{0,9}:\s{0,9}+(?!null|none|false|\1\1|\[\]|\{\})"
