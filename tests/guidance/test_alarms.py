@@ -25,6 +25,15 @@ SQL = "SELECT name, city FROM people.visits WHERE year = 2024"
 THINK = call("think", "thought", thought="what now")
 PROMPT = {"type": "prompt", "text": "look again, please"}
 FAIL = call("book", "Error: no seat is left", seat="4a")
+ABC = ("alder", "birch", "cedar")
+
+
+def run(code, error=""):
+    """A program's run; frames of its traceback quote its code."""
+    frames = (
+        f'Traceback (most recent call last):\n  File "<input>", line 1, in <module>\n    {code}\n'
+    )
+    return call("run", f"{frames}{error}" if error else f"rows of {code}", code=code)
 
 
 def cases(alarms, others):
@@ -99,6 +108,11 @@ ERRORS = {
         for region in ("na", "north", "eu")
         for each in (call(f"rent_{region}", "Error: INTERNAL_ERROR 7"), call("list", region))
     ][:-1],
+    "of programs, with one error and other programs between": [
+        each
+        for wood in ABC
+        for each in (run(f"order({wood})", "DbError: no table"), run(f"print({wood}, sizes)"))
+    ][:-1],
     "of servers that flag no failure": [call("slide", '{"error": "Nothing is loaded"}')] * 3,
 }
 NO_ERRORS = {
@@ -106,6 +120,11 @@ NO_ERRORS = {
     "that is over": [*[call("save", "Error: a")] * 3, call("save", "done")],
     "with successes of the tool between": [
         each for n in "abcd" for each in (call("save", f"Error: {n}"), call("save", "done"))
+    ][:-1],
+    "of programs that work when they are run again": [
+        each
+        for wood in ABC
+        for each in (run(f"order({wood})", "DbError: busy"), run(f"order({wood})"))
     ][:-1],
     "far apart": [
         each
@@ -128,6 +147,15 @@ def test_a_streak_tells_its_tools_and_if_the_error_is_one():
     assert (streak.occurrences, streak.is_one_error) == (3, False)
     assert set(streak.tools) == {"here", "there", "nowhere"}
     assert (alike.occurrences, alike.is_one_error) == (3, True)
+
+
+def test_the_error_of_a_traceback_is_what_follows_its_frames():
+    order = "order(wood, count=7, note='for ana', when=today)"
+    alike = [run(f"{order}  # {wood}", "DbError: no table") for wood in ABC]
+    other = [run(order, f"DbError: {error}") for error in ("no table", "it expired", "not yours")]
+
+    assert analyse(alike).patterns()[STREAK].is_one_error
+    assert not analyse(other).patterns()[STREAK].is_one_error
 
 
 def find(query, result="No matches found", **more):

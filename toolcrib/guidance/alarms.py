@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
-from toolcrib.guidance.calls import ToolCall, ToolSearch, fails_alike, repeats
+from toolcrib.guidance.calls import ToolCall, ToolSearch, fails_alike, is_same_request, repeats
 from toolcrib.guidance.results import is_empty, truncation
 from toolcrib.records import TrajectoryPattern
 
@@ -120,7 +120,8 @@ def _is_again(call: ToolCall, other: ToolCall) -> bool:
 def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
     """Failures among the last calls, if the last call failed.
 
-    A success of the failing tool resets its count.
+    A success of the failing tool resets its count; of a tool that runs programs, only the same
+    program's.
     """
     if not calls or calls[-1].success:
         return None
@@ -131,7 +132,14 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
     )
     failed = [call for call in since if not call.success]
     of_one_tool = [call for call in failed if call.tool_name == last.tool_name]
-    alike = [call for call in failed if fails_alike(call, last)]
+    candidates = backwards if last.is_program else failed
+    alike = [
+        call
+        for at, call in enumerate(candidates)
+        if not call.success
+        and fails_alike(call, last)
+        and not any(later.success and is_same_request(later, call) for later in candidates[:at])
+    ]
     most = max((alike, of_one_tool, in_a_row), key=len)
     if len(most) < MIN_FAILURES:
         return None

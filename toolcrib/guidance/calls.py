@@ -26,6 +26,9 @@ MIN_NEW_SHARE = 0.1
 ERROR_WORDS = 14
 """Words of an error that are compared, with digits masked."""
 
+_LAST_FRAME = re.compile(r".*\n[ \t]+[^\n]*\n(?=\S)", re.DOTALL)
+"""Part of a traceback before its error; frames are indented."""
+
 _NUMBER = re.compile(r"\d{1,30}(?:[.,]\d{1,30})?")
 _NAME_TOKEN = re.compile(r"[^\W_][\w./@:?&=%#~+-]*+")
 _NAME_CHARACTER = re.compile(r"[\d_./@:?&=%#~+-]")
@@ -44,6 +47,9 @@ QUERY_KEYS = frozenset(
     {"keyword", "keywords", "pattern", "q", "query", "regex", "search", "term", "terms"}
 )
 """Parameters that hold a query in free text."""
+
+PROGRAM_KEYS = frozenset({"cmd", "code", "command", "script"})
+"""Parameters that hold a program: a success of such a tool says nothing of another program."""
 
 THOUGHTS = frozenset(
     {"memo", "note", "notes", "plan", "reflect", "sequential", "think", "thinking", "thought"}
@@ -97,6 +103,7 @@ class ToolCall:
     error: frozenset[str]
     new_share: float
     is_search: bool
+    is_program: bool
     is_thought: bool
 
     @property
@@ -168,31 +175,44 @@ def make_call(
         places=places,
         answer_form=hash(_NUMBER.sub("#", message)),
         answer=answer,
-        error=_words(" ".join(_NUMBER.sub("#", message).split()[:ERROR_WORDS])),
+        error=_error_words(message),
         new_share=new_words / len(answer) if answer else 0.0,
         is_search=not SEARCH_VERBS.isdisjoint(verbs) or not QUERY_KEYS.isdisjoint(keys),
+        is_program=not PROGRAM_KEYS.isdisjoint(keys),
         is_thought=bool(verbs) and verbs <= THOUGHTS,
     )
 
 
 def repeats(call: ToolCall, other: ToolCall) -> bool:
-    """True if a call has the same request and the same answer, except for numbers.
+    """True if a call has the same request and the same answer, except for numbers."""
+    if call.answer_form != other.answer_form or not is_same_request(call, other):
+        return False
+    if call.request != other.request and is_acknowledgement(call.message):
+        return False
+    return jaccard(call.answer, other.answer) >= MIN_ANSWER_LIKENESS
+
+
+def is_same_request(call: ToolCall, other: ToolCall) -> bool:
+    """True if two calls ask one tool for nearly the same.
 
     Names that differ on both sides make another request: another file, id, date or number.
     """
-    if call.tool_name != other.tool_name or call.answer_form != other.answer_form:
-        return False
-    if call.request != other.request:
-        is_other = call.names - other.names and other.names - call.names
-        is_near = jaccard(call.words, other.words) >= MIN_REQUEST_LIKENESS
-        if is_other or not is_near or is_acknowledgement(call.message):
-            return False
-    return jaccard(call.answer, other.answer) >= MIN_ANSWER_LIKENESS
+    if call.tool_name != other.tool_name or call.request == other.request:
+        return call.tool_name == other.tool_name
+    is_other = call.names - other.names and other.names - call.names
+    return not is_other and jaccard(call.words, other.words) >= MIN_REQUEST_LIKENESS
 
 
 def fails_alike(call: ToolCall, other: ToolCall) -> bool:
     """True if two failed calls have nearly the same error."""
     return jaccard(call.error, other.error) >= MIN_ERROR_LIKENESS
+
+
+def _error_words(message: str) -> frozenset[str]:
+    """First words of an error; frames of a Python traceback quote code and are left out."""
+    frames = _LAST_FRAME.match(message) if "Traceback" in message else None
+    message = message[frames.end() :] if frames else message
+    return _words(" ".join(_NUMBER.sub("#", message).split()[:ERROR_WORDS]))
 
 
 def _words(text: str) -> frozenset[str]:
