@@ -146,7 +146,13 @@ def test_messages_of_an_unknown_format_are_told(caplog):
     assert events_of([{"role": "model", "parts": [{"functionCall": {"name": "send"}}]}]) == ()
     assert "in 1 messages" in caplog.text
     caplog.clear()
+    asked = {"role": "user", "content": "who is ana?"}
+    called = {"role": "assistant", "tool_calls": [{"id": "1", "name": "get", "arguments": {}}]}
+    events_of([asked, called, {"role": "tool", "id": "1", "content": "nobody"}])
+    assert "no call in 3 messages, but 1 results" in caplog.text
+    caplog.clear()
     assert events_of([]) == ()
+    assert len(events_of([asked])) == 1
     assert not caplog.text
 
 

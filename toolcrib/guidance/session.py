@@ -81,10 +81,11 @@ def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
 
     Reads messages of OpenAI's Chat Completions, items of its Responses, and messages of Anthropic
     with their blocks. Calls without a result are omitted. An unmarked result is an error if its
-    text states one. A warning is logged if nothing was found in the messages.
+    text states one. A warning is logged if nothing was found in the messages, or results alone.
     """
     calls: dict[str, tuple[str, Any]] = {}
     found: list[TrajectoryEvent] = []
+    unmatched = 0
     given = list(messages)
     for message in mappings_of(given):
         for kind, part in _parts(message):
@@ -94,7 +95,13 @@ def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
                 found.append(TrajectoryEvent(type="prompt", text=part))
             elif (call := calls.pop(str(part[0]), None)) is not None:
                 found.append(_event(*call, part[1], is_error=part[2]))
-    if given and not found:
+            else:
+                unmatched += 1
+    if unmatched and all(event.type == "prompt" for event in found):
+        logger.warning(
+            "no call in %d messages, but %d results: another format", len(given), unmatched
+        )
+    elif given and not found:
         logger.warning("no call, and nothing that a user said, in %d messages", len(given))
     return tuple(found)
 
