@@ -111,7 +111,10 @@ ERRORS = {
     "of programs, with one error and other programs between": [
         each
         for wood in ABC
-        for each in (run(f"order({wood})", "DbError: no table"), run(f"print({wood}, sizes)"))
+        for each in (
+            run(f"order({wood}, count=7, note='to ana')", "DbError: no table"),
+            run(f"print({wood}, sizes)"),
+        )
     ][:-1],
     "of servers that flag no failure": [call("slide", '{"error": "Nothing is loaded"}')] * 3,
 }
@@ -124,7 +127,18 @@ NO_ERRORS = {
     "of programs that work when they are run again": [
         each
         for wood in ABC
-        for each in (run(f"order({wood})", "DbError: busy"), run(f"order({wood})"))
+        for each in (
+            run(f"order({wood}, count=7, note='to ana')", "DbError: busy"),
+            run(f"order({wood}, count=7, note='to ana')"),
+        )
+    ][:-1],
+    "of programs for other things": [
+        each for wood in ABC for each in (run(f"find {wood}", "Exit code 1"), run(f"show {wood}"))
+    ][:-1],
+    "of tests that fail less and less": [
+        each
+        for n in (4, 3, 2)
+        for each in (run("pytest tests", f"{n} failed, {9 - n} passed"), run(f"show row {n}"))
     ][:-1],
     "far apart": [
         each

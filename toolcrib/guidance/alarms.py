@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
-from toolcrib.guidance.calls import ToolCall, ToolSearch, fails_alike, is_same_request, repeats
+from toolcrib.guidance.calls import ToolCall, ToolSearch, fails_alike, is_near_request, repeats
 from toolcrib.guidance.results import is_empty, truncation
 from toolcrib.records import TrajectoryPattern
 
@@ -120,8 +120,8 @@ def _is_again(call: ToolCall, other: ToolCall) -> bool:
 def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
     """Failures among the last calls, if the last call failed.
 
-    A success of the failing tool resets its count; of a tool that runs programs, only the same
-    program's.
+    A success of the failing tool resets its count. A tool that runs programs does many things:
+    there, one error of nearly the same program is reset by a success of such a program alone.
     """
     if not calls or calls[-1].success:
         return None
@@ -132,14 +132,12 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
     )
     failed = [call for call in since if not call.success]
     of_one_tool = [call for call in failed if call.tool_name == last.tool_name]
-    candidates = backwards if last.is_program else failed
-    alike = [
-        call
-        for at, call in enumerate(candidates)
-        if not call.success
-        and fails_alike(call, last)
-        and not any(later.success and is_same_request(later, call) for later in candidates[:at])
-    ]
+    if last.is_program:
+        near = (call for call in backwards if is_near_request(call, last))
+        candidates = list(takewhile(lambda call: not call.success, near))
+    else:
+        candidates = failed
+    alike = [call for call in candidates if fails_alike(call, last)]
     most = max((alike, of_one_tool, in_a_row), key=len)
     if len(most) < MIN_FAILURES:
         return None

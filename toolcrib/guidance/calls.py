@@ -29,6 +29,13 @@ ERROR_WORDS = 14
 _LAST_FRAME = re.compile(r".*\n[ \t]+[^\n]*\n(?=\S)", re.DOTALL)
 """Part of a traceback before its error; frames are indented."""
 
+_COUNT = re.compile(
+    r"\b\d{1,9} (?:\w{1,20} )?(?:passed|failed|failing|failures?|errors?|problems?)\b"
+    r"|\b(?:failures|errors)=\d{1,9}",
+    re.IGNORECASE,
+)
+"""Count in a report of tests or of a compiler."""
+
 _NUMBER = re.compile(r"\d{1,30}(?:[.,]\d{1,30})?")
 _NAME_TOKEN = re.compile(r"[^\W_][\w./@:?&=%#~+-]*+")
 _NAME_CHARACTER = re.compile(r"[\d_./@:?&=%#~+-]")
@@ -87,6 +94,7 @@ class ToolCall:
     `request` and `answer_form` are hashes of the parameters, and of the answer with digits masked.
     `words`: of the parameters; `names`: words that name one thing (a path, an id, a date);
     `places`: names outside of a search's query. `answer` and `error`: words of the answer;
+    `counts`: counts of failures in it;
     `new_share`: share of its words that no stored answer has.
     """
 
@@ -101,6 +109,7 @@ class ToolCall:
     answer_form: int
     answer: frozenset[str]
     error: frozenset[str]
+    counts: tuple[str, ...]
     new_share: float
     is_search: bool
     is_program: bool
@@ -176,6 +185,7 @@ def make_call(
         answer_form=hash(_NUMBER.sub("#", message)),
         answer=answer,
         error=_error_words(message),
+        counts=tuple(_COUNT.findall(text[-MAX_COMPARED_MESSAGE_CHARS:])) if failed else (),
         new_share=new_words / len(answer) if answer else 0.0,
         is_search=not SEARCH_VERBS.isdisjoint(verbs) or not QUERY_KEYS.isdisjoint(keys),
         is_program=not PROGRAM_KEYS.isdisjoint(keys),
@@ -184,28 +194,32 @@ def make_call(
 
 
 def repeats(call: ToolCall, other: ToolCall) -> bool:
-    """True if a call has the same request and the same answer, except for numbers."""
-    if call.answer_form != other.answer_form or not is_same_request(call, other):
-        return False
-    if call.request != other.request and is_acknowledgement(call.message):
-        return False
-    return jaccard(call.answer, other.answer) >= MIN_ANSWER_LIKENESS
-
-
-def is_same_request(call: ToolCall, other: ToolCall) -> bool:
-    """True if two calls ask one tool for nearly the same.
+    """True if a call has the same request and the same answer, except for numbers.
 
     Names that differ on both sides make another request: another file, id, date or number.
     """
-    if call.tool_name != other.tool_name or call.request == other.request:
-        return call.tool_name == other.tool_name
-    is_other = call.names - other.names and other.names - call.names
-    return not is_other and jaccard(call.words, other.words) >= MIN_REQUEST_LIKENESS
+    if call.tool_name != other.tool_name or call.answer_form != other.answer_form:
+        return False
+    if call.request != other.request:
+        is_other = call.names - other.names and other.names - call.names
+        if is_other or not is_near_request(call, other) or is_acknowledgement(call.message):
+            return False
+    return jaccard(call.answer, other.answer) >= MIN_ANSWER_LIKENESS
+
+
+def is_near_request(call: ToolCall, other: ToolCall) -> bool:
+    """True if two calls of one tool have nearly the same words."""
+    is_near = jaccard(call.words, other.words) >= MIN_REQUEST_LIKENESS
+    return is_near and call.tool_name == other.tool_name
 
 
 def fails_alike(call: ToolCall, other: ToolCall) -> bool:
-    """True if two failed calls have nearly the same error."""
-    return jaccard(call.error, other.error) >= MIN_ERROR_LIKENESS
+    """True if two failed calls have nearly the same error, and report as many failures.
+
+    Reports of tests begin alike, whichever tests failed.
+    """
+    is_near = jaccard(call.error, other.error) >= MIN_ERROR_LIKENESS
+    return is_near and call.counts == other.counts
 
 
 def _error_words(message: str) -> frozenset[str]:
