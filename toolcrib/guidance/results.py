@@ -74,6 +74,16 @@ _REPORT = re.compile(
 """Reports of tests, compilers and logs, and numbered lines of a file: the failure is their subject,
 not the call's."""
 
+_SOURCE = re.compile(
+    r"^\s*(?:from [\w.]+ import|(?:async )?def \w+\(|class \w+[(:]|#include\b"
+    r"|(?:raise|except|return|throw new) \w+(?:[(.:]| as )|(?:const|let|var) \w+ ?="
+    r"|(?:export )?(?:async )?function \w+\(|(?:public|private|protected) [\w<>]+ \w+\("
+    r"|\[[^\]\n]{1,40}\]\s+[\w.-]{1,40} ?= )",
+    re.MULTILINE,
+)
+"""Line of a program or of its settings."""
+_RAISED = re.compile(r"^[\w.]{0,80}(?:Error|Exception)\b: ", re.MULTILINE)
+
 _EXIT_CODE = re.compile(r"\b(?:return|exit) ?(?:code|status)\W{0,3}(-?\d{1,5})", re.IGNORECASE)
 _FIRST_EXIT_CODE = re.compile(
     r"^\W{0,3}(?:\w{1,20} )?(?:return|exit)(?:ed with)?[ _]?(?:code|status)\W{0,3}(-?\d{1,5})"
@@ -179,7 +189,8 @@ def states_failure(text: str, *, is_flagged: bool = False) -> bool:
         return ":" in message and not _REPORT.search(head)
     if begin is not None:
         return True
-    is_harmless = _SUCCESS.match(head) or _REPORT.search(head)
+    is_source = _SOURCE.search(head) and not _RAISED.search(text)
+    is_harmless = is_source or _SUCCESS.match(head) or _REPORT.search(head)
     return not is_harmless and _FAILURE_WORD.search(head) is not None
 
 
