@@ -312,7 +312,9 @@ def _openai(name: str, tool: ToolSpec) -> dict[str, Any]:
 def _openai_namespaces(whole: str, tool: ToolSpec) -> dict[str, Any]:
     """Namespace of the Responses API, for deferred functions and for results of our search."""
     namespace, _, name = whole.rpartition(".")
-    function = {"type": "function", **_function(name, tool), "defer_loading": True}
+    # Without `strict`, the Responses API requires all properties, also those that may be left out.
+    shown = {"strict": False, **_function(name, tool)}
+    function = {"type": "function", **shown, "defer_loading": True}
     if not namespace:
         return function
     described = {"name": namespace, "description": f"Tools of {tool.server}."}
