@@ -315,6 +315,10 @@ def test_a_tool_that_no_definition_expresses_is_left_out_and_named(caplog):
         ({"title": {"type": "array", "items": TEXT, "minItems": 1}}, {"openai", "anthropic"}),
         ({"title": {"allOf": [TEXT], "description": "Title."}}, {"anthropic"}),
         ({"title": {"type": "array", "items": TEXT, "uniqueItems": True}}, set()),
+        ({"title": {"type": "string", "format": "uuid"}}, {"openai", "anthropic"}),
+        ({"title": {"type": "string", "format": "uri"}}, {"anthropic"}),
+        ({"title": {"description": "Title, of any type."}}, {"anthropic"}),
+        ({"title": {"anyOf": [TEXT, {"type": "null"}]}}, {"openai", "anthropic"}),
     ],
 )
 def test_strict_goes_to_who_takes_it_with_this_schema(properties, strict_for):

@@ -56,6 +56,9 @@ def provider_rules() -> tuple[ProviderRule, ...]:
 STRICT_WITHOUT = "strict-without"
 """Kind of the rules about keywords that a strict tool must not have."""
 
+STRICT_FORMATS = "strict-formats"
+"""Kind of the rule about the only formats of values that a strict tool may have."""
+
 PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Property names that every provider accepts."""
 
@@ -72,7 +75,8 @@ def refusals(provider: Provider, given: Definition) -> Iterator[str]:
     """Reasons why a provider refuses a definition, one for each broken rule."""
     rules = (rule for rule in provider_rules() if rule.provider == provider)
     for rule in rules:
-        if rule.kind != STRICT_WITHOUT and (fault := _CHECKS[rule.kind](given, rule.value)):
+        is_strict = rule.kind in {STRICT_WITHOUT, STRICT_FORMATS}
+        if not is_strict and (fault := _CHECKS[rule.kind](given, rule.value)):
             yield fault
 
 
@@ -211,20 +215,24 @@ def fit_definition(schema: Mapping[str, Any], description: str) -> tuple[dict[st
 def takes_strict(provider: Provider, schema: Mapping[str, Any]) -> bool:
     """True if a provider takes a strict tool with this schema.
 
-    No object may allow unnamed properties, and for OpenAI each must require all its own.
+    No object may allow unnamed properties. For OpenAI each must require all its own, and every
+    value needs a type and, if any, a known format.
     """
     nodes = _nodes(schema)
-    excluded = {
-        word
-        for rule in provider_rules()
-        if rule.provider == provider and rule.kind == STRICT_WITHOUT
-        for word in rule.value.split()
+    rules = {
+        each.kind: each.value.split() for each in provider_rules() if each.provider == provider
     }
+    excluded = set(rules.get(STRICT_WITHOUT, ()))
     # Every provider accepts `minItems` of 0 or 1.
     if any(key in excluded and (key != "minItems" or n[key] > 1) for n in nodes for key in n):
         return False
     objects = [n for n in nodes if "object" in _types(n) or "properties" in n]
     complete = provider == Provider.OPENAI
+    formats = {None, *rules.get(STRICT_FORMATS, ())}
+    if complete and any(
+        n.get("format") not in formats or n.keys().isdisjoint({"type", "anyOf"}) for n in nodes
+    ):
+        return False
     return all(
         each.get("additionalProperties") is False
         and not (complete and object_of(each.get("properties")).keys() - each.get("required", ()))
