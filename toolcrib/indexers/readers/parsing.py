@@ -29,10 +29,10 @@ def decode(content: bytes) -> str:
         raise ValueError(f"not UTF-8: {found}; save the file as UTF-8") from None
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, allow_inf_nan: bool = False) -> Any:
     """Parse one JSON value; raises ValueError with reason, line and column."""
     try:
-        return from_json(text, allow_inf_nan=False)
+        return from_json(text, allow_inf_nan=allow_inf_nan)
     except ValueError as error:
         reason = str(error)
         if reason.startswith("recursion limit exceeded"):
@@ -40,11 +40,18 @@ def parse_json(text: str) -> Any:
         raise ValueError(f"not valid JSON: {reason}") from None
 
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
 def parse_unique_json(text: str) -> Any:
-    """Parse as `parse_json`; raises ValueError also for a key with two values in one object."""
-    value = parse_json(text)
+    """Parse as `parse_json`; raises ValueError also for a key with two values in one object.
+
+    NaN and half of a surrogate pair stay, so that they cost only the tool that holds them.
+    """
+    whole = _SURROGATE.sub(r"\\ue0", text)
+    value = parse_json(whole, allow_inf_nan=True)
     json.loads(text, object_pairs_hook=_require_one_value, parse_int=str, parse_float=str)
-    return value
+    return value if whole == text else json.loads(text)
 
 
 def _require_one_value(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
