@@ -78,11 +78,16 @@ OTHERS = {
     "pnpm-lock.yaml": {"lockfileVersion": "9.0", "packages": {"a": {"name": "a"}}},
     "turbo.json": {"$schema": "https://turbo.build/schema.json", "tasks": {}},
     ".pre-commit-config.yaml": "repos: []\n",
+    ".gitlab-ci.yml": "build: !reference [base, script]\n",
+    ".eslintrc.json": '{"rules": {}, // none\n}',
+    ".events.jsonl": '{"event": "start"}\n',
     "mcp.json": {"mcpServers": {}},
 }
 UNCLEAR = {
     "github.json": {"message": "Not Found", "status": "404"},
     "cut.json": '{"tools": [{"na',
+    ".cut.json": '{"tools": [{"na',
+    ".cut.jsonl": '{"na',
     "empty.json": {"tools": []},
     "wrong.json": {"$schema": "tools.json", "tools": [{"nam": "x"}]},
     "server.json": {"$schema": "tool.json", "name": "x", "descripton": "y"},

@@ -15,6 +15,7 @@ from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.readers.base import (
     DATA_SUFFIXES,
     MAX_NAMES_CHARS,
+    YAML_SUFFIXES,
     Reader,
     Reading,
     Source,
@@ -212,12 +213,26 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> I
 def _is_passed_over(source: Source) -> bool:
     """True for a file that is read only if it is named: it starts servers, or is no list of tools.
 
-    A file of an unknown shape is no such file: it may be what is left of a list of tools.
+    A file of an unknown shape is no such file: it may be what is left of a list of tools. So may
+    hidden JSON that cannot be parsed, which other programs write at most with comments.
     """
     name, reader = Path(source.name).name, _reader_of(source, sent=False)
     if reader is not None:
         return reader.reaches_out and name != SKILL_FILE
-    return bool(SETTINGS_NAMES.fullmatch(name)) or is_other_file(source.sample)
+    if not SETTINGS_NAMES.fullmatch(name):
+        return is_other_file(source.sample)
+    # YAML of other programs may have tags, and so cannot be parsed either.
+    return not name.startswith(".") or source.suffix in YAML_SUFFIXES or _is_parsed(source)
+
+
+def _is_parsed(source: Source) -> bool:
+    """True for JSON that can be parsed, perhaps without its comments."""
+    from toolcrib.indexers.readers.mcp_config import parse_config
+
+    try:
+        return parse_config(source) is not None or bool(source.sample)
+    except SourceError:
+        return False
 
 
 def _files_in(folder: Path, passed: list[str]) -> Iterator[Source | Refusal]:
