@@ -96,13 +96,21 @@ def test_a_cut_schema_keeps_the_description_beside_its_reference():
     assert out(ref("Tree"), Tree=tree)["properties"] == {"up": cut}
 
 
-def test_a_recursive_array_keeps_items():
-    nested = {"type": "array", "items": ref("Nested")}
-    assert out(ref("Nested"), Nested=nested)["items"] == {
-        "type": "array",
-        "items": {"type": "object"},
-        "description": "Nested (recursive)",
-    }
+@pytest.mark.parametrize(
+    ("known", "cut"),
+    [
+        ({"type": "array"}, {"type": "array", "items": {}}),
+        ({"type": ["string", "array"]}, {"type": ["string", "array"], "items": {}}),
+        ({"anyOf": [STRING, {"type": "integer"}]}, {"type": ["string", "integer"]}),
+        ({"oneOf": [ref("Other"), {"required": ["x"]}]}, {"type": "object"}),
+        ({"oneOf": [STRING, {"enum": [1]}]}, {}),
+        ({"title": "JSON"}, {}),
+    ],
+)
+def test_a_cut_schema_takes_no_other_type_than_its_own(known, cut):
+    nested = {**known, "items": ref("Nested")}
+    told = {**cut, "description": "Nested (recursive)"}
+    assert out(ref("Nested"), Nested=nested, Other={})["items"] == told
 
 
 def test_two_schemas_that_contain_each_other_are_cut():

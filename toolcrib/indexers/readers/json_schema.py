@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
 from toolcrib.indexers.readers.base import is_list, is_object
-from toolcrib.records.codec import list_of
+from toolcrib.records.codec import list_of, object_of
 
 # -- schemas as trees ------------------------------------------------------------------------------
 
@@ -63,6 +64,9 @@ UNIONS = ("oneOf", "anyOf")
 
 SELF_REFERENCES = ("$recursiveRef", "$dynamicRef")
 """References to the schema that contains them, or to a schema around it."""
+
+OBJECT_WORDS = frozenset({"properties", "additionalProperties", "required", "allOf", "$ref"})
+"""Keywords of objects' schemas, which often have no type; a reference mostly leads to one."""
 
 SCALAR_TYPES = ("string", "integer", "number", "boolean")
 
@@ -175,7 +179,7 @@ class References:
         if is_reference(value):
             return self._copy_target(value, walk, depth)
         if any(isinstance(value.get(key), str) for key in SELF_REFERENCES):
-            return _placeholder(walk.following[-1], "recursive", value, value)
+            return _placeholder(walk.following[-1], "recursive", {"$ref": ""}, value)
         value = self._prepare(value)
         own = {key: each for key, each in value.items() if key not in DEFINITIONS}
         self._scopes.append(value)
@@ -241,8 +245,18 @@ def _placeholder(reference: str, why: str, target: Any, schema: dict[str, Any]) 
     """Schema in place of a cut target; it keeps the description beside the reference."""
     name, beside = unquote(reference.rpartition("/")[2]), schema.get("description")
     text = f"{beside} " if isinstance(beside, str) else ""
-    cut: dict[str, Any] = {"type": "object", "description": f"{text}{name} ({why})"}
-    if is_object(target) and target.get("type") == "array":
-        # OpenAI refuses an array without items.
-        return {**cut, "type": "array", "items": {"type": "object"}}
-    return cut
+    cut: dict[str, Any] = {"description": f"{text}{name} ({why})"}
+    if kinds := _types(object_of(target)):
+        cut = {"type": kinds[0] if len(kinds) == 1 else kinds, **cut}
+    # OpenAI refuses an array without items.
+    return cut | ({"items": {}} if "array" in kinds else {})
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    """Types of a schema's values, or of its alternatives; empty for values of any type."""
+    if (kind := schema.get("type")) is not None:
+        return [each for each in list_of(kind) or [kind] if isinstance(each, str)]
+    options = [_types(object_of(each)) for word in UNIONS for each in list_of(schema.get(word))]
+    if not options:
+        return [] if OBJECT_WORDS.isdisjoint(schema) else ["object"]
+    return list(dict.fromkeys(chain.from_iterable(options))) if all(options) else []
