@@ -310,11 +310,15 @@ _OTHER_TYPES = {
 }
 """Types of other languages, in lower case. An unknown type allows any value."""
 
+_TYPE_PARTS = re.compile(r"(\w+)(?:\[.+\]|<.+>)?(?:, optional)?")
+"""Type as a language writes it, such as `List[int]` or `str, optional`."""
+
 
 def _json_type(kind: Any) -> Any:
     """JSON Schema's name of a `type`; None for any value."""
     kinds = list_of(kind) or [kind]
-    words = [each.lower() for each in kinds if isinstance(each, str)]
+    found = [_TYPE_PARTS.fullmatch(each.lower()) for each in kinds if isinstance(each, str)]
+    words = [each[1] for each in found if each]
     known = list(dict.fromkeys(_OTHER_TYPES.get(word, word) for word in words))
     if len(words) < len(kinds) or not _TYPES.issuperset(known):
         return None
