@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from toolcrib.caches import cached_texts
@@ -310,6 +311,14 @@ _OTHER_TYPES = {
 }
 """Types of other languages, in lower case. An unknown type allows any value."""
 
+_PYTHON_TYPES: dict[str, type] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "null": NoneType,
+}
+
 _TYPE_PARTS = re.compile(r"(\w+)(?:\[.+\]|<.+>)?(?:, optional)?")
 """Type as a language writes it, such as `List[int]` or `str, optional`."""
 
@@ -394,9 +403,9 @@ def _in_2020_12(schema: dict[str, Any]) -> dict[str, Any]:
         anything: Any = {}
         changed["properties"] = {n: s if _is_schema(s) else anything for n, s in named.items()}
     _fit_items(changed, schema.get("additionalItems"))
+    _fit_values(changed)
     if "pattern" in changed and not _is_pattern(changed["pattern"]):
-        about = (changed.get("description"), f"Pattern: {changed['pattern']}")
-        changed["description"] = " ".join(str(each) for each in about if each)
+        _describe(changed, f"Pattern: {changed['pattern']}")
     checks = _CHECK_BY_WORD
     return {key: value for key, value in changed.items() if key not in checks or checks[key](value)}
 
@@ -414,6 +423,33 @@ def _fit_items(schema: dict[str, Any], more: Any) -> None:
         schema["items"] = {}
     elif not is_object(items) and ("array" in _types(schema) or items is True):
         schema["items"] = {}
+
+
+def _fit_values(schema: dict[str, Any]) -> None:
+    """Keep the values of an `enum` that have its type; an array's values may be of its items."""
+    values, kinds = list_of(schema.get("enum")), _types(schema)
+    if not values or kinds == [None]:
+        return
+    if fitting := [each for each in values if _has_type(each, kinds)]:
+        schema["enum"] = fitting
+    else:
+        del schema["enum"]
+        if kinds == ["array"] and "enum" not in schema["items"]:
+            schema["items"] = {**schema["items"], "enum": values}
+            _fit_values(schema["items"])
+        else:
+            _describe(schema, f"Values: {json.dumps(values, ensure_ascii=False)}")
+
+
+def _has_type(value: Any, kinds: Sequence[Any]) -> bool:
+    if _is_number(value):
+        return "number" in kinds or ("integer" in kinds and value == value // 1)
+    return any(isinstance(value, _PYTHON_TYPES.get(kind, ())) for kind in kinds)
+
+
+def _describe(schema: dict[str, Any], text: str) -> None:
+    about = (schema.get("description"), text)
+    schema["description"] = " ".join(str(each) for each in about if each)
 
 
 # -- one object ------------------------------------------------------------------------------------
