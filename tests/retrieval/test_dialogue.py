@@ -48,6 +48,27 @@ def test_a_change_of_subject_wins_by_its_own_words(crib):
     assert first(crib.find_tools("and now delete the branch", history=SAID)) == "delete_branch"
 
 
+def test_a_long_message_of_another_subject_is_not_hidden_by_the_messages_before_it():
+    tools = (
+        ToolSpec(name="book_flight", description="Book a flight between two airports."),
+        ToolSpec(name="purchase_insurance", description="Purchase insurance for a booking."),
+        ToolSpec(name="post_message", description="Post a message for all to read."),
+    )
+    said = (
+        "Book me a business class flight from San Francisco to Rome for two travellers.",
+        "Purchase travel insurance for the booking of that flight by my credit card.",
+    )
+    now = (
+        "I am really excited about my flight and want all of my followers to know, so post this "
+        "message with a friendly picture of the city and our hotel: off to Rome, cannot wait to "
+        "explore the ancient wonders and dive into Italian cuisine"
+    )
+    history = [{"role": "user", "content": text} for text in said]
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(*tools)
+        assert first(crib.find_tools(now, history=history)) == "post_message"
+
+
 def test_a_subject_of_long_ago_does_not_count(crib):
     forecast = {"role": "user", "content": "Forecast the weather of Bergen."}
     assert first(crib.find_tools("and 4411?", history=[forecast] * 9 + SAID * 5)) == "track_parcel"

@@ -17,6 +17,10 @@ OWN_SHARE, MARKED_OWN_SHARE = 0.4, 0.3
 """Weight of the last message; the rest is for the whole dialogue. The second is for a text that is
 itself a dialogue: its last message mostly completes an earlier one."""
 
+STANDALONE_TERMS = 25
+"""Distinct terms from which a last message counts alone: a long message seldom refers to others,
+and long earlier messages would hide its subject."""
+
 MAX_DIALOGUE_CHARS = 2_000
 """Characters of a dialogue that are searched: the encoder reads some 1,000, the lexical leg all."""
 

@@ -24,7 +24,12 @@ from toolcrib.records import FindResult, Message, ToolHit
 from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.assembly import fold_copies, merge_needs
 from toolcrib.retrieval.calibration import RANKED_COMPETITORS, features, query_features
-from toolcrib.retrieval.dialogue import MARKED_OWN_SHARE, OWN_SHARE, read_dialogue
+from toolcrib.retrieval.dialogue import (
+    MARKED_OWN_SHARE,
+    OWN_SHARE,
+    STANDALONE_TERMS,
+    read_dialogue,
+)
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, Place, fuse, rank
 from toolcrib.retrieval.gate import (
     ENABLED,
@@ -288,9 +293,9 @@ class HybridRetriever:
     ) -> EncodedQuery:
         """Encode a query and its history for the legs of these plans.
 
-        `own_share`: weight of the query's own text beside a history. A failing dense encoder only
-        degrades the query. `encoded`: queries of the same plans whose vectors are reused. Misspelt
-        words are read as words of the tools in `vocabulary`, if given, or as common words.
+        `own_share`: least weight of the query's own text beside a history. A failing dense encoder
+        only degrades the query. `encoded`: queries of the same plans whose vectors are reused.
+        Misspelt words are read as words of the tools in `vocabulary`, if given, or as common words.
         """
         dialogue = read_dialogue(query, self._readable(query, history))
         if dialogue is None:
@@ -300,7 +305,10 @@ class HybridRetriever:
             known.get(text) or self._encode(text, plans, vocabulary)
             for text in (dialogue.whole, dialogue.own)
         )
-        return whole.blend_with(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
+        if dialogue.is_marked:
+            return whole.blend_with(own, MARKED_OWN_SHARE)
+        by_length = min(1.0, len(own.lexical.indices) / STANDALONE_TERMS)
+        return whole.blend_with(own, max(own_share, by_length))
 
     def _readable(self, query: str, history: Sequence[Message]) -> Sequence[Message]:
         """Messages beside a query that the encoder reads, without those that it does not read.
