@@ -329,6 +329,8 @@ def test_a_confirmation_gets_the_tools_of_the_question(subjects, now):
         ("Done.", "great", "thanks"),
         ("Done.", "ok", "thanks"),
         (OFFER, "good night", "farewell"),
+        ("Are they paid?", "No, that's all. Thanks.", "refusal"),
+        ("Let me know how it goes.", "ok, thanks!", "thanks"),
         ("I listed them.", "what did you say?", "recall"),
         ("I listed them.", "how many did you say are there", "recall"),
         ("I listed them.", "hm, and why did you pick those", "recall"),
@@ -343,6 +345,20 @@ def test_a_refusal_and_small_talk_get_no_tools(subjects, question, now, kind):
     assert (decision.context.smalltalk, decision.tools.tools) == (kind, ())
     assert decision.route.kind == "none"
     assert decision.route.confidence > 0.5
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        *("Which customer is it?", "Please tell me the name of the customer.", "I need your name."),
+        *("Sure, I can do that. Let me know whose they are", "Could you tell me more?"),
+    ],
+)
+@pytest.mark.parametrize("now", ["Morning Routine", "Routine, thanks", "Acme and sons"])
+def test_what_answers_the_assistant_is_no_small_talk_and_no_new_subject(subjects, question, now):
+    decision = after_question(subjects, question, now)
+    assert (decision.context.smalltalk, decision.signals[0]) == (None, "follow-up:1")
+    assert decision.tools.tools[0].name == "list_invoices"
 
 
 @pytest.mark.parametrize(

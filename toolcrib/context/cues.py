@@ -89,7 +89,7 @@ class ReplyCues(FrozenModel):
 
     `denials` refuse only if the question holds a phrase of `consents` or `offers`: after `is it
     urgent?` a `no` is information. Turns that begin with one of `recalls` ask what the assistant
-    said or did.
+    said or did. A statement with one of `inquiries` asks the user for something.
     """
 
     confirmations: Phrases = ()
@@ -97,6 +97,7 @@ class ReplyCues(FrozenModel):
     refusals: Phrases = ()
     consents: Phrases = ()
     offers: Phrases = ()
+    inquiries: Phrases = ()
     recalls: Phrases = ()
 
 
@@ -176,6 +177,7 @@ class CueIndexes:
         )
         self.consents = _index(({"": each.consents} for each in replies), inside=True)
         self.offers = _index(({"": each.offers} for each in replies), inside=True)
+        self.inquiries = _index(({"": each.inquiries} for each in replies), inside=True)
         self.recalls = _index({"": each.recalls} for each in replies)
         self.need = _index((dict(part.need) for part in parts), inside=True)
         self.openers = _index({"": part.follow_ups.openers} for part in parts)

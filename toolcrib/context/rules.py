@@ -400,6 +400,7 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
         or rest.words_before > 1
         or rest.longest_clause
         or rest.word_count > allowed
+        or (answer and rest.word_count and _informs(rest.smalltalk[0]))
     ):
         return Estimate(None, _SMALLTALK_CONFIDENCE - _CONFIDENCE_LOSS_PER_WORD)
     votes = Counter[str]()
@@ -410,6 +411,11 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
         _MIN_SMALLTALK_CONFIDENCE,
     )
     return Estimate(votes.most_common(1)[0][0], sure, (repr(rest.smalltalk[0].phrase),))
+
+
+def _informs(smalltalk: Match) -> bool:
+    """True if words beside the first small talk of an answer inform: `Friday, thanks`."""
+    return smalltalk.first > 0 or "greeting" in smalltalk.labels
 
 
 def stated_intent(words: TextWords, indexes: CueIndexes) -> Match | None:
@@ -550,6 +556,8 @@ class HeuristicDetector:
         found = _reply_phrases(_words(text), self._cues.indexes)
         kinds = {label for match in found for label in match.labels}
         says_more = not all(match.labels for match in found)
+        if {"denial", "farewell"} <= kinds:
+            kinds.add(REFUSAL)
         return None if says_more else next((kind for kind in _REPLIES if kind in kinds), None)
 
     def has_reply(self, text: str) -> bool:
@@ -591,6 +599,10 @@ class HeuristicDetector:
     def may_be_refused(self, question: str) -> bool:
         """True if a question asks for consent."""
         return bool(self._cues.indexes.consents.find(_words(question)))
+
+    def inquires(self, sentence: str) -> bool:
+        """True if a statement asks for something: `I need your user ID.`."""
+        return bool(self._cues.indexes.inquiries.find(_words(sentence)))
 
     def offers_help(self, question: str) -> bool:
         """True if a question only offers more help: a denial refuses it, nothing answers it."""

@@ -93,12 +93,15 @@ def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
         return None
     if detector.recalls(turn.text, (message.content for message in turn.history)):
         return RECALL
-    if last.content.rstrip()[-1:] not in QUESTION_MARKS:
-        return REFUSAL if detector.reply(turn.text) == REFUSAL else None
-    asked, own = last.content[-MAX_JOINED_CHARS:], split_words(excerpt(turn.text)).bare
+    asked, reply = last.content.rstrip()[-MAX_JOINED_CHARS:], detector.reply(turn.text)
+    question = SENTENCE_END.split(asked)[-1]
+    # `OK` after `Let me know how it goes.` answers nothing.
+    is_asked = asked[-1:] in QUESTION_MARKS or (reply is None and detector.inquires(question))
+    if not is_asked:
+        return REFUSAL if reply == REFUSAL else None
+    own = split_words(excerpt(turn.text)).bare
     if not own or len(own) > MAX_ANSWER_WORDS or not QUESTION_MARKS.isdisjoint(own):
         return None
-    reply, question = detector.reply(turn.text), SENTENCE_END.split(asked)[-1]
     is_offer = detector.offers_help(question)
     may_be_refused = is_offer or detector.may_be_refused(question)
     if reply == REFUSAL or (reply == "denial" and may_be_refused):
