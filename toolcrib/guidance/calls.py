@@ -26,8 +26,8 @@ MIN_NEW_SHARE = 0.1
 ERROR_WORDS = 14
 """Words of an error that are compared, with digits masked."""
 
-_LAST_FRAME = re.compile(r".*\n[ \t]+[^\n]*\n(?=\S)", re.DOTALL)
-"""Part of a traceback before its error; frames are indented."""
+_LAST_FRAME = re.compile(r"^[ \t][^\n]*\n(?=\S)", re.MULTILINE)
+"""Line of a traceback before its error; frames are indented."""
 
 _COUNT = re.compile(
     r"\b\d{1,9} (?:\w{1,20} )?(?:passed|failed|failing|failures?|errors?|problems?)\b"
@@ -224,8 +224,8 @@ def fails_alike(call: ToolCall, other: ToolCall) -> bool:
 
 def _error_words(message: str) -> frozenset[str]:
     """First words of an error; frames of a Python traceback quote code and are left out."""
-    frames = _LAST_FRAME.match(message) if "Traceback" in message else None
-    message = message[frames.end() :] if frames else message
+    if "Traceback" in message:
+        message = message[max((each.end() for each in _LAST_FRAME.finditer(message)), default=0) :]
     return _words(" ".join(_NUMBER.sub("#", message).split()[:ERROR_WORDS]))
 
 

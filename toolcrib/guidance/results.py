@@ -75,10 +75,11 @@ _REPORT = re.compile(
 not the call's."""
 
 _SOURCE = re.compile(
-    r"^\s*(?:from [\w.]+ import|(?:async )?def \w+\(|class \w+[(:]|#include\b"
-    r"|(?:raise|except|return|throw new) \w+(?:[(.:]| as )|(?:const|let|var) \w+ ?="
-    r"|(?:export )?(?:async )?function \w+\(|(?:public|private|protected) [\w<>]+ \w+\("
-    r"|\[[^\]\n]{1,40}\]\s+[\w.-]{1,40} ?= )",
+    r"^[ \t]{0,40}(?:from [\w.]{1,80} import|(?:async )?def \w{1,80}\(|class \w{1,80}[(:]"
+    r"|#include\b|(?:raise|except|return|throw new) \w{1,80}(?:[(.:]| as )"
+    r"|(?:const|let|var) \w{1,80} ?=|(?:export )?(?:async )?function \w{1,80}\("
+    r"|(?:public|private|protected) [\w<>]{1,80} \w{1,80}\("
+    r"|\[[^\]\n]{1,40}\]\s{1,9}[\w.-]{1,40} ?= )",
     re.MULTILINE,
 )
 """Line of a program or of its settings."""
