@@ -56,6 +56,8 @@ def test_every_form_reads_alike(tool, wrapping):
 def test_a_functions_key_and_a_mixed_list():
     mixed = [NESTED, {**FLAT, "name": "b"}, {**ANTHROPIC, "name": "c"}]
     assert [tool.name for tool in read_all({"functions": mixed})] == ["a", "b", "c"]
+    both = {"functions": mixed[:1], "tools": mixed[1:]}
+    assert sorted(tool.name for tool in read_all(both)) == ["a", "b", "c"]
 
 
 def test_openai_custom_tools_have_no_schema():

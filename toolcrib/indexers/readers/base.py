@@ -471,10 +471,11 @@ def dialects_in(source: Source) -> set[Dialect]:
     caller passes as tools need only a name. If most tools are certainly ToolSpecs, all are read as
     such, and a few definitions in another dialect cost no other tool.
     """
-    where, values = _tool_list(source.sample)
-    definitions = (tool for each in values for _, tool in _definitions_within("", each))
+    placed = _placed_values(source.sample)
+    definitions = (tool for _, each in placed for _, tool in _definitions_within("", each))
     tools = list(filter(is_object, definitions))
-    is_other = where is None and other_kind(source.sample) != ""
+    is_single = [place for place, _ in placed] == [""]
+    is_other = is_single and other_kind(source.sample) != ""
     certain = list(filter(_is_definition, tools))
     if is_other or (source.path is not None and not certain):
         return set()
@@ -491,9 +492,8 @@ def entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
     data = source.data
     if not (is_list(data) or is_object(data)):
         raise source.error(f"must be a list or an object, not {kind_of(data)}")
-    where, values = _tool_list(data)
-    for index, value in enumerate(values):
-        yield from _entries(source, f"{where}[{index}]" if where is not None else "", value)
+    for place, value in _placed_values(data):
+        yield from _entries(source, place, value)
 
 
 def specs_in(source: Source, fields: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Reading:
@@ -509,17 +509,17 @@ def specs_in(source: Source, fields: Callable[[dict[str, Any]], Mapping[str, Any
             yield source.refusal(str(error), place)
 
 
-def _tool_list(data: object) -> tuple[str | None, list[object]]:
-    """Key of the list of tools ("" for a bare list, None for one object), and the list."""
+def _placed_values(data: object) -> list[tuple[str, object]]:
+    """Entries of a list, or of all lists of tools in an object, by place; else the object."""
     if is_list(data):
-        return "", data
+        return [(f"[{index}]", value) for index, value in enumerate(data)]
     if not is_object(data):
-        return None, []
+        return []
     if is_object(bedrock := data.get("toolConfig")):
         data = bedrock
-    return next(
-        ((key, data[key]) for key in TOOL_LIST_KEYS if is_list(data.get(key))), (None, [data])
-    )
+    lists = [(key, listed) for key in TOOL_LIST_KEYS if is_list(listed := data.get(key))]
+    placed = [(f"{key}[{i}]", value) for key, listed in lists for i, value in enumerate(listed)]
+    return placed if lists else [("", data)]
 
 
 def _line_entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
