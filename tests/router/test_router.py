@@ -318,6 +318,8 @@ def test_a_confirmation_gets_the_tools_of_the_question(subjects, now):
         (OFFER, "no, it's fine", "refusal"),
         (OFFER, "don't bother", "refusal"),
         ("Done. Anything else?", "no", "refusal"),
+        ("Done. Anything else?", "no that will be all I think thanks", "refusal"),
+        ("Done. Anything else?", "No. That's everything. Thank you! Goodbye.", "refusal"),
         ("Done. Anything else?", "ok", "thanks"),
         ("Erledigt. Noch etwas?", "nein danke", "refusal"),
         ("Listo. ¿Algo más?", "no", "refusal"),
@@ -375,6 +377,11 @@ def test_a_question_for_more_than_was_said_is_searched(subjects, now):
     decision = after_question(subjects, "I listed them.", now)
     assert decision.context.smalltalk is None
     assert decision.tools.tools
+
+
+def test_a_reply_to_a_statement_that_asks_is_searched_without_the_statement(subjects):
+    decision = after_question(subjects, "I also need your password.", "Sure, it's x17")
+    assert decision.search_text == "list the invoices of March\nSure, it's x17"
 
 
 def test_a_recall_without_an_answer_before_it_is_searched(subjects):

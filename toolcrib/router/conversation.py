@@ -159,9 +159,10 @@ def search_text(
     ground = " ".join(excerpt(earlier[chosen])[:MAX_JOINED_CHARS].split())
     signals = (*signals, f"follow-up:{len(earlier) - chosen}")
     parts = [ground, own]
-    if answer and detector.has_reply(turn.text):
+    asked = turn.history[-1].content.rstrip()[-MAX_JOINED_CHARS:]
+    if answer and asked[-1:] in QUESTION_MARKS and detector.has_reply(turn.text):
         # `yes` says nothing that `Shall I set it to 21 degrees?` does not.
-        parts.insert(1, SENTENCE_END.split(turn.history[-1].content[-MAX_JOINED_CHARS:])[-1])
+        parts.insert(1, SENTENCE_END.split(asked)[-1])
     return SearchText("\n".join(parts), "joined", signals)
 
 
