@@ -481,7 +481,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         return {}
-    from toolcrib.indexers.readers.parsing import decode, parse_yaml
+    from toolcrib.parsing import decode, parse_yaml
 
     try:
         content = parse_yaml(decode(path.read_bytes()))

@@ -14,7 +14,7 @@ from typing import Any
 from toolcrib.access.server_file import OPTION_NAME
 from toolcrib.context.pii import SECRET_NAME, without_secrets
 from toolcrib.indexers.readers.base import is_list
-from toolcrib.indexers.readers.parsing import parse_json
+from toolcrib.parsing import parse_json
 from toolcrib.records.codec import adapter, as_json, is_object, iso_time
 from toolcrib.records.log import GatewayActivity, GatewayCall, GatewayServer
 from toolcrib.router.decision_log_db import WriteBehind

@@ -25,7 +25,7 @@ from toolcrib.indexers.readers.mcp_config import (
     variables_of,
     without_comments,
 )
-from toolcrib.indexers.readers.parsing import parse_json, parse_toml
+from toolcrib.parsing import parse_json, parse_toml
 from toolcrib.records.codec import is_object, object_of
 from toolcrib.records.log import ConfiguredServer
 from toolcrib.store.folder import file_lock, write_atomically, write_errors

@@ -31,7 +31,7 @@ from toolcrib.documents.chunking import CUTTING_LEVEL, TextKind, require_docs
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import is_list, is_object
-from toolcrib.indexers.readers.parsing import parse_front_matter, parse_toml
+from toolcrib.parsing import parse_front_matter, parse_toml
 from toolcrib.records.codec import list_of
 
 Kind: TypeAlias = Literal[

@@ -27,9 +27,9 @@ with needs_extra("the search of a FastMCP server", "gateway"):
 
 from toolcrib.crib import Crib
 from toolcrib.indexers.readers.mcp import tool_specs
-from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.providers import fit_definition
+from toolcrib.parsing import parse_json
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.records.definitions import OwnTool

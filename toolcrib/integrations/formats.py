@@ -22,7 +22,6 @@ from unicodedata import is_normalized
 
 from toolcrib.errors import QueryError, UnknownToolError, nearest, require_text, require_type
 from toolcrib.extras import needs_extra
-from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.integrations.providers import (
     Provider,
     UnfitSchemaError,
@@ -32,6 +31,7 @@ from toolcrib.integrations.providers import (
     safe_names,
     takes_strict,
 )
+from toolcrib.parsing import parse_json
 from toolcrib.records import ToolHit, ToolSpec
 from toolcrib.records.answers import LeftOut
 from toolcrib.records.codec import is_object, list_of, object_of

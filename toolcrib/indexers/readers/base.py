@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.parsing import (
+from toolcrib.parsing import (
     decode,
     parse_json,
     parse_toml,

@@ -15,7 +15,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, Val
 
 from toolcrib.errors import SourceError, did_you_mean
 from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
-from toolcrib.indexers.readers.parsing import parse_unique_json
+from toolcrib.parsing import parse_unique_json
 from toolcrib.records import Sensitivity, ToolSpec
 from toolcrib.records.codec import FrozenModel, faults, list_of, object_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from toolcrib.indexers.readers.base import Reading, Source, build_spec, is_object, kind_of
-from toolcrib.indexers.readers.parsing import parse_front_matter
+from toolcrib.parsing import parse_front_matter
 from toolcrib.records import Refusal, ToolSpec
 
 SKILL_FILE = "SKILL.md"

@@ -1,4 +1,4 @@
-"""JSON and YAML as plain data."""
+"""Parsing of JSON and YAML as plain data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.indexers.readers.parsing import MAX_DOCUMENT_DEPTH, parse_json, parse_yaml
+from toolcrib.parsing import MAX_DOCUMENT_DEPTH, parse_json, parse_yaml
 
 
 @pytest.mark.parametrize(
