@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import SettingsError
-from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex, fuse, reciprocal_rank
+from toolcrib.retrieval.fusion import (
+    CLAUSE_GAIN,
+    FusionWeights,
+    LegScores,
+    clause_gains,
+    convex,
+    fuse,
+    reciprocal_rank,
+)
 
 HALVES = FusionWeights(
     clauses=1.0, dense=0.5, lexical=0.5, bm25_scale=10.0, examples=0.4, anti_patterns=1.0
@@ -43,6 +51,53 @@ WEIGHTS = st.builds(
 
 def _one(scores: LegScores, weights: FusionWeights = HALVES) -> float:
     return convex({"it": scores}, weights)["it"]
+
+
+WEATHER, FORECAST, MAIL, MAP = 1, 2, 3, 4
+BY_CLAUSE = {
+    WEATHER: LegScores(0.6, by_clause=(0.8, 0.1)),
+    FORECAST: LegScores(0.5, by_clause=(0.7, 0.1)),
+    MAIL: LegScores(0.3, by_clause=(0.1, 0.6)),
+    MAP: LegScores(0.2, by_clause=(0.2, 0.2)),
+}
+"""Tools for a query of two clauses: the weather, and mail."""
+
+
+class TestClauseGains:
+    """The gains of tools that fit a clause which the tools before them fit less."""
+
+    def test_best_tool_of_another_clause_passes_a_second_tool_of_the_first(self) -> None:
+        fused = {WEATHER: 0.5, FORECAST: 0.45, MAIL: 0.4, MAP: 0.1}
+        gains = clause_gains(fused, BY_CLAUSE, set())
+        # Mail fits the second clause by 0.5 better than the weather, but may not pass it.
+        assert gains == {MAIL: pytest.approx(0.1)}
+        assert fused[FORECAST] < fused[MAIL] + gains[MAIL] < fused[WEATHER]
+
+    def test_gain_is_a_share_of_the_better_fit(self) -> None:
+        fused = {WEATHER: 0.9, FORECAST: 0.45, MAIL: 0.4, MAP: 0.1}
+        gains = clause_gains(fused, BY_CLAUSE, set())
+        assert gains == {MAIL: pytest.approx(CLAUSE_GAIN * (0.6 - 0.1))}
+
+    def test_named_tools_come_before_the_best(self) -> None:
+        fused = {WEATHER: 0.5, FORECAST: 0.45, MAIL: 0.4, MAP: 0.1}
+        assert clause_gains(fused, BY_CLAUSE, {MAIL}) == {}
+        # A named tool of low score bounds no gain.
+        assert clause_gains(fused, BY_CLAUSE, {MAP}) == {MAIL: pytest.approx(0.1)}
+
+    @pytest.mark.parametrize("named", [set[int](), {1, 2}])
+    def test_query_of_one_clause_has_no_gains(self, named: set[int]) -> None:
+        assert clause_gains({1: 0.5, 2: 0.4}, dict.fromkeys((1, 2), LegScores(0.5)), named) == {}
+
+    @given(st.lists(st.tuples(st.floats(0, 1), COSINES, COSINES), min_size=1, max_size=15))
+    def test_no_gain_takes_a_tool_past_the_best(
+        self, rows: list[tuple[float, float, float]]
+    ) -> None:
+        fused = {point: score for point, (score, *_) in enumerate(rows)}
+        candidates = {p: LegScores(0.5, by_clause=(a, b)) for p, (_, a, b) in enumerate(rows)}
+        gains = clause_gains(fused, candidates, set())
+        assert all(gain > 0 for gain in gains.values())
+        best = max(fused.values())
+        assert all(fused[point] + gain <= best for point, gain in gains.items())
 
 
 class TestConvex:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from toolcrib.errors import SettingsError
@@ -21,9 +23,10 @@ class LegScores(NamedTuple):
     """Scores of one candidate by leg; a tuple for speed, as a query makes a hundred.
 
     `dense`, `clauses`, `examples` and `anti_patterns` are cosines in [-1, 1]. `clauses`: of the
-    query's best clause, None for a query of one clause. `examples` and `anti_patterns` are None for
-    a tool without them. `lexical`: BM25, >= 0. `head`: log-probability among the candidates, <= 0;
-    `odds`: score of a head over examples. Both are None without a head.
+    query's best clause, None for a query of one clause; `by_clause`: of each. `examples` and
+    `anti_patterns` are None for a tool without them. `lexical`: BM25, >= 0. `head`:
+    log-probability among the candidates, <= 0; `odds`: score of a head over examples. Both are None
+    without a head.
     """
 
     dense: float
@@ -33,6 +36,12 @@ class LegScores(NamedTuple):
     head: float | None = None
     clauses: float | None = None
     odds: float | None = None
+    by_clause: tuple[float, ...] = ()
+
+
+CLAUSE_GAIN, MAX_CLAUSE_PICKS = 0.5, 9
+"""Score gain for each unit of a clause's cosine above the tools before, and number of tools that
+may gain: the first ten with the best one."""
 
 
 @settings_section
@@ -123,6 +132,33 @@ def semantic_score(scores: LegScores, weights: FusionWeights) -> float:
     if scores.anti_patterns is not None and scores.anti_patterns > best:
         lifted -= weights.anti_patterns * (scores.anti_patterns - best)
     return lifted
+
+
+def clause_gains(
+    fused: Mapping[int, float], candidates: Mapping[int, LegScores], named: AbstractSet[int]
+) -> dict[int, float]:
+    """Score gains of tools that fit a clause better than all tools before them.
+
+    Tools are picked in turn by score and gain (greedy facility location), after the named tools or
+    the best one. No gain takes a tool past the best score or the tool that was picked before.
+    """
+    points = [point for point in fused if candidates[point].by_clause]
+    if not points:
+        return {}
+    cosines = np.array([candidates[point].by_clause for point in points])
+    scores = np.array([fused[point] for point in points])
+    first = [place for place, point in enumerate(points) if point in named] or [scores.argmax()]
+    fitted, bound = cosines[first].max(axis=0), float(scores.max())
+    scores[first] = -np.inf
+    gains: dict[int, float] = {}
+    for _ in range(min(MAX_CLAUSE_PICKS, len(points) - len(first))):
+        raised = scores + CLAUSE_GAIN * np.maximum(0, cosines - fitted).sum(axis=1)
+        place = int(raised.argmax())
+        bound = max(float(scores[place]), min(float(raised[place]), math.nextafter(bound, 0)))
+        if bound > scores[place]:
+            gains[points[place]] = bound - float(scores[place])
+        fitted, scores[place] = np.maximum(fitted, cosines[place]), -np.inf
+    return gains
 
 
 def reciprocal_rank(

@@ -30,7 +30,15 @@ from toolcrib.retrieval.dialogue import (
     STANDALONE_TERMS,
     read_dialogue,
 )
-from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, Place, fuse, rank
+from toolcrib.retrieval.fusion import (
+    Candidates,
+    FusionWeights,
+    LegScores,
+    Place,
+    clause_gains,
+    fuse,
+    rank,
+)
 from toolcrib.retrieval.gate import (
     ENABLED,
     MAX_SET_TOOLS,
@@ -506,19 +514,30 @@ class HybridRetriever:
                 candidates = example_head.score_candidates(dense, candidates)
                 trust = example_head.confidence
         run.watch.lap("legs")
-        fused, gains = fuse(candidates, run.weights), dict[str, dict[int, float]]()
+        fused = fuse(candidates, run.weights)
         for sentence in run.sentences:
             _merge_sentence(fused, candidates, sentence.candidates(points), run.weights)
-        if run.learned is not None and dense is not None:
-            gains["learned"] = run.learned.lifts(fused, dense)
-            fused |= {point: fused[point] + lift for point, lift in gains["learned"].items()}
-        if run.state.is_step:
-            step_gains = run.state.gains(self._store, fused, use)
-            fused, gains = with_gains(fused, step_gains), gains | step_gains
+        fused, gains = self._lift(run, fused, candidates)
         ranking = rank(fused, named)
         run.watch.lap("fusion")
         terms = int(run.query.lexical.indices.size)
         return Candidates(ranking, candidates, terms, trust, gains)
+
+    def _lift(
+        self, run: _QueryRun, fused: dict[int, float], candidates: Mapping[int, LegScores]
+    ) -> tuple[dict[int, float], dict[str, dict[int, float]]]:
+        """Scores with their gains, and the gains by cause."""
+        dense, gains = run.query.dense, dict[str, dict[int, float]]()
+        if run.learned is not None and dense is not None:
+            gains["learned"] = run.learned.lifts(fused, dense)
+            fused |= {point: fused[point] + lift for point, lift in gains["learned"].items()}
+        if run.state.is_step:
+            step_gains = run.state.gains(self._store, fused, run.use)
+            return with_gains(fused, step_gains), gains | step_gains
+        if run.weights.method == "convex":
+            gains["clause_gain"] = clause_gains(fused, candidates, run.legs.named_points)
+            fused |= {point: fused[point] + gain for point, gain in gains["clause_gain"].items()}
+        return fused, gains
 
     def _fetch_hits(self, run: _QueryRun, found: Candidates, k: int) -> list[ToolHit]:
         """At least `k` hits if there are as many, and all that the reranker reads.
