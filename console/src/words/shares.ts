@@ -40,7 +40,7 @@ export const LEGS: readonly Leg[] = [
 
 export const LEG_WORDS: Readonly<Record<Leg, { name: string; about: string }>> = {
   dense: { name: "meaning", about: "cosine of the whole query" },
-  clauses: { name: "best clause", about: "cosine of the clause that fits best" },
+  clauses: { name: "best clause", about: "cosine of the best clause, and what a new clause adds" },
   examples: { name: "examples", about: "cosine of the nearest success example" },
   head: { name: "head", about: "log-probability of the classifier over examples" },
   lexical: { name: "words", about: "BM25" },
@@ -83,7 +83,7 @@ function firstStage(legs: Legs): Share[] {
   const clause = said("clauses");
   let best = clause === undefined ? own : own + weights.clauses * (clause - own);
   const found: Share[] = [{ leg: "dense", value: meaning * own }];
-  found.push({ leg: "clauses", value: meaning * (best - own) });
+  found.push({ leg: "clauses", value: meaning * (best - own) + (legs["clause_gain"] ?? 0) });
   const example = said("examples");
   if (example !== undefined && example > best) {
     const share = said("head") === undefined ? weights.examples : 1;
