@@ -357,10 +357,10 @@ Reply: TypeAlias = Literal["refusal", "denial", "confirmation"]
 _REPLIES: tuple[Reply, ...] = ("refusal", "denial", "confirmation")
 
 
-def has_reply(words: TextWords, indexes: CueIndexes) -> bool:
-    """True if a text holds words or signs of a reply, whatever else it says."""
+def has_reply(words: TextWords, indexes: CueIndexes, kinds: Sequence[Reply] = _REPLIES) -> bool:
+    """True if a text holds words or signs of a reply of these kinds, whatever else it says."""
     found = _reply_phrases(words, indexes)
-    return any(label in _REPLIES for match in found for label in match.labels)
+    return any(label in kinds for match in found for label in match.labels)
 
 
 def _reply_phrases(words: TextWords, indexes: CueIndexes) -> list[Match]:
@@ -389,7 +389,7 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
     """
     if answer in {REFUSAL, RECALL}:
         return Estimate(answer, _SMALLTALK_CONFIDENCE)
-    is_answer = answer is not None and has_reply(words, indexes)
+    is_answer = answer is not None and has_reply(words, indexes, ("confirmation",))
     rest = remainder_of(words, indexes)
     if is_answer or not rest.smalltalk or is_command(words, indexes):
         return Estimate(None, _SMALLTALK_CONFIDENCE)
@@ -556,8 +556,6 @@ class HeuristicDetector:
         found = _reply_phrases(_words(text), self._cues.indexes)
         kinds = {label for match in found for label in match.labels}
         says_more = not all(match.labels for match in found)
-        if {"denial", "farewell"} <= kinds:
-            kinds.add(REFUSAL)
         return None if says_more else next((kind for kind in _REPLIES if kind in kinds), None)
 
     def has_reply(self, text: str) -> bool:
