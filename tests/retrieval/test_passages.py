@@ -147,6 +147,13 @@ def test_a_code_stands_above_all_that_is_meant(stores):
     assert [each.passage for each in found] == [coded, meant]
 
 
+def test_a_name_stands_above_all_that_is_meant_in_titles_alone(stores):
+    meant = Passage("rules", "a.md", "Memory of a query: sorts and hashes, in work_mem or more.")
+    named = Passage("rules", "b.md", "Set by the administrator.", ("Settings", "work_mem (4 MB)"))
+    found = retriever(stores(meant, named)).find(ask("Memory of a query, work_mem?"), 2)
+    assert [each.passage for each in found] == [named, meant]
+
+
 def test_a_code_of_another_ending_lifts_no_passage(price_list):
     codes = [retriever(price_list).find(ask(code), 1) for code in ("SL-0077/X", "SL-0077/B")]
     assert codes[0][0].score < codes[1][0].score
@@ -154,14 +161,21 @@ def test_a_code_of_another_ending_lifts_no_passage(price_list):
 
 @pytest.mark.parametrize(
     "code",
-    ["KX-2210/B", "E421", "E17", "CWE-79", "1099-misc", "2026-11-09", "75192-1", "4006381333931"],
+    [
+        *("KX-2210/B", "E421", "E17", "CWE-79", "1099-misc", "2026-11-09", "75192-1"),
+        *("4006381333931", "work_mem", "Pool.pool_size", "EXPECT_EQ"),
+    ],
 )
-def test_a_word_with_digits_is_a_code(code):
+def test_a_word_with_digits_or_an_underscore_is_a_code(code):
     assert codes_of(f"What about {code}, please?") == {code.casefold()}
 
 
 @pytest.mark.parametrize(
-    "word", ["arc42", "IPv6", "H2O", "A4", "3D", "401k", "12-14x", "10.13", "12,000", "300/month"]
+    "word",
+    [
+        *("arc42", "IPv6", "H2O", "A4", "3D", "401k", "12-14x", "10.13", "12,000", "300/month"),
+        *("_id", "__init__"),
+    ],
 )
 def test_a_common_name_and_a_quantity_are_no_codes(word):
     assert codes_of(f"What about {word}, please?") == set()

@@ -107,7 +107,7 @@ class PassageRetriever:
 
 
 def codes_of(text: str) -> set[str]:
-    """Codes in a text, casefolded: `KX-2210/B`, `E17` or `CWE-79`, but no quantity such as `401k`.
+    """Codes in a text, casefolded: `KX-2210/B`, `E17` or `work_mem`, but no quantity as `401k`.
 
     Empty for a text with more than `MAX_CODES`.
     """
@@ -119,20 +119,26 @@ def _is_code(word: str) -> bool:
     digits = sum(map(str.isdigit, word))
     if _QUANTITY.fullmatch(word):
         return digits >= MIN_NUMBER_DIGITS and (word.isdecimal() or "-" in word)
-    return digits >= MIN_CODE_DIGITS or _SHORT_CODE.fullmatch(word) is not None
+    is_short = _SHORT_CODE.fullmatch(word) is not None
+    return is_short or digits >= MIN_CODE_DIGITS or _is_name(word)
+
+
+def _is_name(word: str) -> bool:
+    return "_" in word.strip("_") and sum(map(str.isdigit, word)) < MIN_CODE_DIGITS
 
 
 def _shares_of_codes(codes: set[str], passages: Mapping[int, Passage]) -> dict[int, float]:
-    """Share of the codes that each passage holds in its text or title, by point."""
-    texts = {
-        point: "\n".join((*passage.title, passage.text)).casefold()
-        for point, passage in passages.items()
-    }
+    """Share of the codes that each passage holds in its text or title, by point.
+
+    A name such as `work_mem` counts in titles alone: many texts use it, and few are about it.
+    """
+    titles = {point: "\n".join(each.title).casefold() for point, each in passages.items()}
+    texts = {point: f"{titles[point]}\n{each.text.casefold()}" for point, each in passages.items()}
     shares = dict.fromkeys(texts, 0.0)
     for code in codes:
         # `KX-2210` is held by `KX-2210/B`, but not by `KX-22101`.
         whole = re.compile(rf"(?<!\w){re.escape(code)}(?!\w)", re.ASCII)
-        for point, text in texts.items():
+        for point, text in (titles if _is_name(code) else texts).items():
             if whole.search(text):
                 shares[point] += 1 / len(codes)
     return shares
