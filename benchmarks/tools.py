@@ -63,7 +63,7 @@ def measured(folder: Path, base: str, reranker: str | None) -> Evaluation:
         shelves.append(second)
     systems["untrained"] = lambda: old.make("toolcrib")
     systems["untrained dense"] = lambda: old.make("dense")
-    for name in (*BASELINES, *(f"benchmarks.peers.{peer}" for peer in PEERS.values())):
+    for name in (*BASELINES, *PEERS):
         shown, factory = baseline(name)
         systems[shown] = partial(factory, dense)
     found = evaluate([load(str(folder))], systems, ks=KS, limit=LIMIT, seed=SEED)
