@@ -30,6 +30,7 @@ BOUNDS = {
     "integrations.arguments._with_timeout": "the drafts of JSON Schema",
     "integrations.formats._log_once": "1,000 ids of tools, each with a short reason",
     "records.codec.adapter": "the types of records",
+    "context.classifier._thread_of": "one process",
     "context.classifier.other_turn_classifier": "two encoders",
     "context.labels._preset": "the fields of a context",
     "context.rules.remainder_of": "the words of 32 turns, each cut to a length",

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 
-import numpy as np
 from pydantic import Field
 
 from toolcrib.errors import SettingsError
@@ -142,6 +141,9 @@ def clause_gains(
     Tools are picked in turn by score and gain (greedy facility location), after the named tools or
     the best one. No gain takes a tool past the best score or the tool that was picked before.
     """
+    # The settings import this module, and must not load numpy.
+    import numpy as np
+
     points = [point for point in fused if candidates[point].by_clause]
     if not points:
         return {}
