@@ -199,6 +199,9 @@ def test_what_only_looks_like_front_matter_stays(text):
 def test_comments_of_markdown_are_no_text_outside_code(comment):
     code = f"```html\n{comment}\n```\nSee `{comment}`.\n"
     assert text_of(f"{comment}\n---\ntitle: A\n---\n{code}{comment}\n", "a.md") == code
+    unclosed = f"{code}~~~\n~~~ a\n{comment}\n"
+    assert text_of(f"{comment}\n{unclosed}", "a.md") == unclosed
+    assert text_of(f"Text\n{comment[:-1]}\n", "a.md") == f"Text\n{comment[:-1]}\n"
 
 
 def test_texts_and_source_files_are_as_they_are_and_go_by_their_names():

@@ -103,12 +103,14 @@ MIN_GUESS_BYTES = 16
 _FRONT_MATTER = re.compile(
     r"\A(---|\+\+\+)[ \t]*\n(.*?)^(?:\1|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE
 )
-_COMMENT = re.compile(
-    r"(^[ \t>]*(`{3,}|~{3,})[^`\n]*\n.*?^[ \t>]*\2)"
-    r"|^ {0,3}(?:<!--(?:(?!<!--).)*?-->|\{/\*.*?\*/\})[ \t]*\n?",
-    re.DOTALL | re.MULTILINE,
+_FENCE_OR_COMMENT = re.compile(
+    r"^[ \t>]*(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>[^\n]*)|^ {0,3}(?P<comment><!--|\{/\*)",
+    re.MULTILINE,
 )
-"""Comment of Markdown or MDX, or a code block (group 1), in which there are none."""
+_COMMENT_ENDS = {
+    "<!--": re.compile(r"-->[ \t]*\n?"),
+    "{/*": re.compile(r"\*/\}[ \t]*\n?"),
+}
 
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
@@ -218,9 +220,29 @@ def _guess(content: bytes) -> str:
     return western if best is None else str(best)
 
 
+def _without_comments(text: str) -> str:
+    """Markdown without comments of Markdown and MDX; in a code block there are none."""
+    kept, at, fence = list[str](), 0, ""
+    ends = dict(_COMMENT_ENDS)
+    for found in _FENCE_OR_COMMENT.finditer(text):
+        mark = found["fence"] or found["comment"]
+        if found.start() < at:
+            continue
+        if found["fence"]:
+            is_end = fence and mark.startswith(fence) and not found["info"].strip()
+            fence = "" if is_end else fence or mark
+        elif not fence and mark in ends:
+            if (end := ends[mark].search(text, found.end())) is None:
+                del ends[mark]  # no later comment ends either
+            else:
+                kept.append(text[at : found.start()])
+                at = end.end()
+    return "".join([*kept, text[at:]])
+
+
 def _markdown_and_title(text: str) -> tuple[str, str]:
     """Markdown without comments and front matter, and the title in the front matter."""
-    text = _COMMENT.sub(lambda found: found[1] or "", text)
+    text = _without_comments(text)
     if block := _FRONT_MATTER.match(text):
         with suppress(ValueError):
             parse = parse_toml if block[1] == "+++" else parse_front_matter
