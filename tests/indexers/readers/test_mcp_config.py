@@ -284,6 +284,14 @@ def test_open_code_writes_a_command_as_a_list_and_variables_in_braces(tmp_path):
     ]
 
 
+def test_codex_refuses_one_server_whose_variables_are_no_object(tmp_path):
+    servers = {"wrong": {"command": "x", "env": "A", "env_vars": ["B"]}, "right": {"command": "x"}}
+    found = servers_in(tmp_path, {"mcp_servers": servers})
+    problems = [each.problem for each in server_entries(found or {}, {})]
+
+    assert problems == ["'env' must be an object of texts", ""]
+
+
 @pytest.mark.parametrize(
     ("tools", "is_usable"),
     [

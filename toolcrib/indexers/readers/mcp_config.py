@@ -396,8 +396,7 @@ def _in_common_keys(raw: Any) -> Any:
     """Entry of Zed, Codex, OpenCode or Continue in the keys of the other hosts."""
     if not is_object(raw):
         return raw
-    entry: dict[str, Any]
-    entry = json.loads(HOST_VARIABLE.sub(r"${\1\2}", json.dumps(raw, default=str)))
+    entry: dict[str, Any] = json.loads(HOST_VARIABLE.sub(r"${\1\2}", json.dumps(raw, default=str)))
     if entry.get("type") == "remote":
         del entry["type"]
     if is_object(transport := entry.get("transport")):
@@ -422,8 +421,8 @@ def _rename_command(entry: dict[str, Any]) -> None:
         entry |= {"command": command[0], "args": [*command[1:], *list_of(entry.get("args"))]}
     if "environment" in entry:
         entry["env"] = entry.pop("environment")
-    if is_list(names := entry.pop("env_vars", None)):
-        given: Any = entry.get("env") or {}
+    given: Any = entry.get("env") or {}
+    if is_list(names := entry.pop("env_vars", None)) and is_object(given):
         entry["env"] = {**{str(name): f"${{{name}}}" for name in names}, **given}
 
 
