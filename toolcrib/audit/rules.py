@@ -367,7 +367,8 @@ _MAX_PROHIBITION_CHARS = 40
 _FORBIDS = re.compile(
     r"(?:[.!?;:,(\n\x00]\s?|\b(?:and|but|please|must|should|shall) "
     r"|\b(?:it|tool|server) (?:does|will) )"
-    r"(?:never|do not|don't|not|avoid) (?:(?!only|just|merely|forget|fail)\w+ )?\Z"
+    r"(?:never|do not|don't|not|avoid) (?:(?!(?:only|just|merely|forget|fail|skip|stop|omit|avoid"
+    r"|neglect|hesitate|never|not)\b)\w+ )?\Z"
 )
 """Words of a prohibition before what is forbidden; "calls that do not include it" is none."""
 
