@@ -445,7 +445,7 @@ def test_other_wordings_of_an_order_are_known_too(order, severity):
     ],
 )
 def test_an_order_to_call_what_the_server_does_not_have_is_weighed(description, severity):
-    schema = {"properties": {"max_tips": {"type": "integer"}}}
+    schema = {"properties": {"max_tips": {"type": "integer"}, "s": {"type": "string"}}}
     tools = tool("tip_of_day", description, input_schema=schema), tool("list_tips", "Lists tips.")
     finding = found_between(*tools).get(("cross-tool", "tips/tip_of_day"))
     assert (finding and finding.severity) == severity

@@ -535,11 +535,15 @@ def _absent_tool_findings(
             if severity == "block" or len(siblings) > 1:
                 why = f"it orders a call of {called[1]!r}, which its server does not have"
                 yield _cross_tool(severity, "cross-tool", spec, "description", sentence, why)
+                if severity == "block":
+                    return
 
 
 def _is_absent(name: str, own: set[str]) -> bool:
     low = name.lower()
-    return bool(_COMPOUND.match(name)) and not any(low in each or each in low for each in own)
+    # A parameter such as `s` is a part of most names by chance.
+    parts = (each for each in own if len(each) >= _MIN_COMPARED_NAME_CHARS or each == low)
+    return bool(_COMPOUND.match(name)) and not any(low in each or each in low for each in parts)
 
 
 def _severity(about: str, name: str, spec: ToolSpec, servers: set[str]) -> Severity | None:
