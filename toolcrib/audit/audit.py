@@ -527,8 +527,8 @@ def _absent_tool_findings(
     for sentence in _SENTENCE.findall(spec.description):
         called, before = _ORDERED_CALL.search(sentence), _BEFORE_CALL.search(sentence)
         if called and _FIRST.search(sentence) and _is_absent(called[1], own):
-            # Before this tool something may be read for a reason; it is a trap to change
-            # something, or to read something before a third tool is used.
+            # Reading before a call of this tool may be honest. Changing is a trap, and so is
+            # reading before a call of a third tool.
             third = before and before[1] != called[1] and _is_absent(before[1], own)
             severity: Severity = "block" if third or _CHANGES.match(called[1]) else "warning"
             # The listing of a tool that is alone may be a part of its server's.

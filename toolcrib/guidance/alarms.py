@@ -120,8 +120,8 @@ def _is_again(call: ToolCall, other: ToolCall) -> bool:
 def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
     """Failures among the last calls, if the last call failed.
 
-    A success of the failing tool resets its count. A tool that runs programs does many things:
-    there, one error of nearly the same program is reset by a success of such a program alone.
+    A success of the failing tool resets its count. For a tool that runs programs, only a success of
+    nearly the same program resets the count of one error.
     """
     if not calls or calls[-1].success:
         return None
@@ -132,11 +132,10 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
     )
     failed = [call for call in since if not call.success]
     of_one_tool = [call for call in failed if call.tool_name == last.tool_name]
+    candidates = failed
     if last.is_program:
         near = (call for call in backwards if is_near_request(call, last))
         candidates = list(takewhile(lambda call: not call.success, near))
-    else:
-        candidates = failed
     alike = [call for call in candidates if fails_alike(call, last)]
     most = max((alike, of_one_tool, in_a_row), key=len)
     if len(most) < MIN_FAILURES:
