@@ -204,6 +204,12 @@ def test_comments_of_markdown_are_no_text_outside_code(comment):
     assert text_of(f"Text\n{comment[:-1]}\n", "a.md") == f"Text\n{comment[:-1]}\n"
 
 
+@pytest.mark.parametrize("text", ["{/*\n" * 50_000, "~" * 50_000 + "\na" * 50_000])
+def test_comments_and_code_without_an_end_are_text(text):
+    assert text_of(text, "a.md") == text
+    assert text_of("~~~\n<!-- a -->\n", "a.md") == "~~~\n<!-- a -->\n"
+
+
 def test_texts_and_source_files_are_as_they_are_and_go_by_their_names():
     code = "# no heading\nx = 1\n"
     source = load(code.encode(), "lib/main.py", "source")
