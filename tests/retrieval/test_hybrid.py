@@ -344,6 +344,13 @@ def test_only_several_clauses_are_told_of(crib: Crib, blurred: Crib) -> None:
     assert all("clauses" not in legs for legs in contributions(blurred, JAZZ_AND_BILL))
 
 
+def test_clauses_raise_no_score_where_the_dense_leg_is_off(crib: Crib) -> None:
+    assert any("clause_gain" in legs for legs in contributions(crib, JAZZ_AND_BILL))
+    settings = Settings(fusion=FusionWeights(dense=0.0))
+    lexical = Crib.over(crib.tools.store, make_dense(settings), settings)
+    assert all("clause_gain" not in legs for legs in contributions(lexical, JAZZ_AND_BILL))
+
+
 class Blind(BundledEncoder):
     """The shipped encoder, which fails where it is asked for clauses."""
 

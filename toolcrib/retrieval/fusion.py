@@ -144,7 +144,8 @@ def clause_gains(
     # The settings import this module, and must not load numpy.
     import numpy as np
 
-    points = [point for point in fused if candidates[point].by_clause]
+    # Sorted, so that the choice among equal tools does not depend on the order of indexing.
+    points = sorted(point for point in fused if candidates[point].by_clause)
     if not points:
         return {}
     cosines = np.array([candidates[point].by_clause for point in points])

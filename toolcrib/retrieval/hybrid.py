@@ -534,7 +534,8 @@ class HybridRetriever:
         if run.state.is_step:
             step_gains = run.state.gains(self._store, fused, run.use)
             return with_gains(fused, step_gains), gains | step_gains
-        if run.weights.method == "convex":
+        weights = run.weights
+        if weights.method == "convex" and weights.dense > 0 and weights.clauses > 0:
             gains["clause_gain"] = clause_gains(fused, candidates, run.legs.named_points)
             fused |= {point: fused[point] + gain for point, gain in gains["clause_gain"].items()}
         return fused, gains

@@ -278,7 +278,7 @@ class Legs:
             scores.get(leg, {}) for leg in ("dense", "lexical", "examples", "anti_patterns")
         )
         clauses = [scores[clause] for clause in self._clauses]
-        parts = {p: tuple(each.get(p, 0.0) for each in clauses) for p in points}
+        parts = {p: tuple(each.get(p, 0.0) for each in clauses) for p in points} if clauses else {}
         return {
             point: LegScores(
                 dense.get(point, 0.0),
@@ -286,8 +286,8 @@ class Legs:
                 examples.get(point),
                 anti_patterns.get(point),
                 None,
-                max(parts[point], default=None),
-                by_clause=parts[point],
+                max(parts[point]) if clauses else None,
+                by_clause=parts.get(point, ()),
             )
             for point in points
         }
