@@ -108,8 +108,13 @@ def secrets(text: str) -> Iterator[Entity]:
 
 def without_secrets(text: str) -> str:
     """Text with asterisks in place of its secrets."""
-    for found in secrets(text):
-        text = text.replace(found.text, "***")
+    return hide_secrets(text, {found.text for found in secrets(text)})
+
+
+def hide_secrets(text: str, found: Iterable[str]) -> str:
+    """Text with asterisks in place of these secrets; one secret may be the start of another."""
+    for secret in sorted(found, key=len, reverse=True):
+        text = text.replace(secret, "***")
     return text
 
 

@@ -286,7 +286,6 @@ class UsageLearner:
         known = {key: {"digest": ""} for key in scores} if choice else self._payloads([option])
         if vector is None or option not in known:
             return "tool"
-        words = without_secrets(request.text) if self._text else None
         session = self._table.session_hash(f"{request.by}\n{request.session or day_of(at)}")
         if not self._is_within_quota(request.by, session, name):
             return "quota"
@@ -301,7 +300,7 @@ class UsageLearner:
                 encoder=self._tools.dense.name,
                 vector=vector,
                 ranking=tuple(sorted(scores.items(), key=lambda pair: -pair[1])),
-                text=words,
+                text=without_secrets(request.text) if self._text else None,
                 choice=choice,
             )
         )

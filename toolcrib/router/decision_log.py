@@ -202,16 +202,12 @@ def outcome_record(
 
 def _text_fields(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
     """Fields with the words of the user, with asterisks in place of secrets."""
-    from toolcrib.context.pii import secrets
+    from toolcrib.context.pii import hide_secrets, secrets
 
     turn, search = decision.context.text, decision.search_text
-    found = {each.text for text in (turn, search) for each in secrets(text)}
-
-    def hidden(text: str) -> str:
-        for secret in sorted(found, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
-
+    hidden = partial(
+        hide_secrets, found={each.text for text in (turn, search) for each in secrets(text)}
+    )
     return {
         "turn": hidden(turn),
         "search": hidden(search),
