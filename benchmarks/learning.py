@@ -126,16 +126,13 @@ def taught(
     replayed = {} if everything else {e.server: e for e in replay(kept, lessons, servers)}
 
     def trust(lesson: Lesson) -> tuple[float, float]:
-        if everything:
-            return lesson.support, lesson.support
-        of = replayed[servers[lesson.tool]]
-        return lesson.support * of.strength, lesson.support * of.copies
+        own = replayed.get(servers[lesson.tool])
+        similar, copies = (own.strength, own.copies) if own else (1.0, 1.0)
+        support = lesson.support * lesson.is_live
+        return support * similar, support * copies
 
     learned = LearnedTools.of(
-        {
-            point_id(each.tool): (trust(each) if each.is_live else (0.0, 0.0), each.vectors)
-            for each in lessons
-        }
+        {point_id(each.tool): (trust(each), each.vectors) for each in lessons}
     )
     strengths = [each.strength for each in replayed.values()]
     return learned, {
