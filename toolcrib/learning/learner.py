@@ -403,8 +403,7 @@ class UsageLearner:
             rows = {row.id: row.body for row in self._table.lessons() if "vectors" in row.body}
         tools = self._payloads(rows)
         strengths = {
-            (each.get("choice", ""), each["server"]): (each["strength"], each["copies"])
-            for each in state.get("servers", ())
+            (each.choice, each.server): (each.strength, each.copies) for each in _replays(state)
         }
         days = (self._now() - state.get("at", 0.0)) / DAY_S
         learned_tools = {name: body["tool"] for name, body in rows.items()}
@@ -454,7 +453,6 @@ class UsageLearner:
         if not is_on or encoder != self._tools.dense.name:
             why = _REASONS["encoder" if is_on else "off"]
             tools = [replace(each, live=False, reason=why) for each in tools]
-        read_server = adapter(ServerReplay).validate_python
         at, runs = state.get("at"), self.runs.read()
         when = None if at is None else iso_time(at)
         use = self._tool_use(runs, state)
@@ -467,7 +465,7 @@ class UsageLearner:
             runs=len(runs),
             orders_steps=self._orders_steps,
             used=() if use is None else used_tools(runs, use),
-            servers=tuple(map(read_server, state.get("servers", ()))),
+            servers=_replays(state),
             tools=tuple(sorted(tools, key=lambda each: (-each.observations, each.tool))),
             left_out=tuple(state.get("left_out", ())),
         )
@@ -516,6 +514,12 @@ def right_options(feedback: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         COLLECTIONS: tuple(dict.fromkeys([*(feedback.get("collections") or ()), *cited])),
         LABELS: tuple(feedback.get("labels") or ()),
     }
+
+
+def _replays(state: Mapping[str, Any]) -> tuple[ServerReplay, ...]:
+    """Replays of a state; one without `copies`, of an earlier version, trusts no copy."""
+    read = adapter(ServerReplay).validate_python
+    return tuple(read({"copies": 0.0} | each) for each in state.get("servers", ()))
 
 
 def _examples(lesson: Lesson, digest: str) -> dict[str, Any]:

@@ -225,6 +225,10 @@ class _Change:
     after: float
 
 
+_ChangesByKind: TypeAlias = tuple[dict[int, _Change], dict[int, _Change]]
+"""Changes by the number of the request: by similar requests, and by copies of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Effect:
     """Mean change of nDCG@10, the variance of one request's change, and the number of requests."""
@@ -250,24 +254,20 @@ def replay(
     count once among those: that the same words need the same tool proves nothing for other words.
     """
     live = sorted({servers[lesson.tool] for lesson in lessons if lesson.is_live})
-    similar: defaultdict[str, dict[int, _Change]] = defaultdict(dict)
-    copies: defaultdict[str, dict[int, _Change]] = defaultdict(dict)
+    by_server: defaultdict[str, _ChangesByKind] = defaultdict(lambda: ({}, {}))
     texts: set[tuple[str, bytes]] = set()
     for number, request in enumerate(_requests(observations, lessons)):
-        is_repeated = request.text in texts
-        texts.add(request.text)
-        for by_server, of_copies in ((similar, False), (copies, True)):
-            if is_repeated and not of_copies:
-                continue
+        for of_copies in (True,) if request.text in texts else (False, True):
             shares = request.shares(of_copies=of_copies)
             for server in {servers[tool] for tool, share in shares.items() if share > 0}:
                 others = {tool: share for tool, share in shares.items() if servers[tool] != server}
-                by_server[server][number] = request.change(others, shares)
+                by_server[server][of_copies][number] = request.change(others, shares)
+        texts.add(request.text)
     priors = [
-        _effect([change for changes in by_server.values() for change in changes.values()])
-        for by_server in (similar, copies)
+        _effect([change for changes in by_kind for change in changes.values()])
+        for by_kind in zip(*by_server.values(), strict=True)
     ]
-    return [_server_replay(server, (similar[server], copies[server]), priors) for server in live]
+    return [_server_replay(server, by_server[server], priors) for server in live]
 
 
 def contradicting_keys(
@@ -308,9 +308,7 @@ def _key_effect(given: Sequence[_Change], taken: Sequence[_Change]) -> tuple[flo
     return median + own.mean, math.sqrt(own.squared_error + others.squared_error)
 
 
-def _server_replay(
-    server: str, kinds: Sequence[Mapping[int, _Change]], priors: Sequence[_Effect]
-) -> ServerReplay:
+def _server_replay(server: str, kinds: _ChangesByKind, priors: Sequence[_Effect]) -> ServerReplay:
     """Replay of a server, from its changes by similar requests and by copies."""
     both = [change for changes in kinds for change in changes.values()]
     if not both:
