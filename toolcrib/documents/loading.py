@@ -112,6 +112,9 @@ _COMMENT_ENDS = {
     "{/*": re.compile(r"\*/\}[ \t]*\n?"),
 }
 
+_DOT_LEADER = re.compile(r"(?:\.[ \t\n]*){4,}")
+"""Dots from a title to its page number."""
+
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
 _QUOTED_CELL = re.compile(r'"[^"]*"')
@@ -665,9 +668,6 @@ def _pdf_to_text(content: bytes) -> tuple[str, str]:
         text = require_docs("pdfminer.high_level").extract_text(BytesIO(content))
         return _DOT_LEADER.sub("... ", text), ""
 
-
-_DOT_LEADER = re.compile(r"(?:\.[ \t\n]*){4,}")
-"""Dots from a title to its page number."""
 
 _BINARY_CONVERSIONS: dict[Kind, Callable[[bytes], tuple[str, str]]] = {
     "pdf": _pdf_to_text,
