@@ -41,12 +41,8 @@ BLOCKS = (
 )
 NO_SECRETS = (
     *("the password is required", "reset the password: how do I do that", "token: expired"),
-    *(
-        "password = ${DB_PASSWORD}",
-        "write ${API_TOKEN:-default}",
-        "password: <your password>",
-        "password=aaaaaaaa1",
-    ),
+    *("password = ${DB_PASSWORD}", "password: <your password>", "password=aaaaaaaa1"),
+    "write ${API_TOKEN:-default}",
     *("api_key = os.environ['KEY_1']", "secret: ********", "password=xxxxxxxx1"),
     *("token: string", "client_secret = get_secret(42)", "password: a1"),
     *("password: 'must be at least 8 characters'", "pass 1234567 to the function"),

@@ -61,32 +61,37 @@ BY_CLAUSE = {
     MAP: LegScores(0.2, by_clause=(0.2, 0.2)),
 }
 """Tools for a query of two clauses: the weather, and mail."""
+FUSED = {WEATHER: 0.5, FORECAST: 0.45, MAIL: 0.4, MAP: 0.1}
 
 
 class TestClauseGains:
     """The gains of tools that fit a clause which the tools before them fit less."""
 
     def test_best_tool_of_another_clause_passes_a_second_tool_of_the_first(self) -> None:
-        fused = {WEATHER: 0.5, FORECAST: 0.45, MAIL: 0.4, MAP: 0.1}
-        gains = clause_gains(fused, BY_CLAUSE, set())
+        gains = clause_gains(FUSED, BY_CLAUSE, set())
         # Mail fits the second clause by 0.5 better than the weather, but may not pass it.
         assert gains == {MAIL: pytest.approx(0.1)}
-        assert fused[FORECAST] < fused[MAIL] + gains[MAIL] < fused[WEATHER]
+        assert FUSED[FORECAST] < FUSED[MAIL] + gains[MAIL] < FUSED[WEATHER]
 
     def test_gain_is_a_share_of_the_better_fit(self) -> None:
-        fused = {WEATHER: 0.9, FORECAST: 0.45, MAIL: 0.4, MAP: 0.1}
-        gains = clause_gains(fused, BY_CLAUSE, set())
+        gains = clause_gains(FUSED | {WEATHER: 0.9}, BY_CLAUSE, set())
         assert gains == {MAIL: pytest.approx(CLAUSE_GAIN * (0.6 - 0.1))}
 
     def test_named_tools_come_before_the_best(self) -> None:
-        fused = {WEATHER: 0.5, FORECAST: 0.45, MAIL: 0.4, MAP: 0.1}
-        assert clause_gains(fused, BY_CLAUSE, {MAIL}) == {}
+        assert clause_gains(FUSED, BY_CLAUSE, {MAIL}) == {}
         # A named tool of low score bounds no gain.
-        assert clause_gains(fused, BY_CLAUSE, {MAP}) == {MAIL: pytest.approx(0.1)}
+        assert clause_gains(FUSED, BY_CLAUSE, {MAP}) == {MAIL: pytest.approx(0.1)}
 
     @pytest.mark.parametrize("named", [set[int](), {1, 2}])
     def test_query_of_one_clause_has_no_gains(self, named: set[int]) -> None:
         assert clause_gains({1: 0.5, 2: 0.4}, dict.fromkeys((1, 2), LegScores(0.5)), named) == {}
+
+    def test_first_of_two_equal_tools_gains_in_any_order(self) -> None:
+        candidates = {**BY_CLAUSE, MAP: BY_CLAUSE[MAIL]}
+        fused = FUSED | {MAP: FUSED[MAIL]}
+        turned = dict(reversed(fused.items()))
+        assert [*clause_gains(fused, candidates, set())] == [MAIL]
+        assert [*clause_gains(turned, candidates, set())] == [MAIL]
 
     @given(st.lists(st.tuples(st.floats(0, 1), COSINES, COSINES), min_size=1, max_size=15))
     def test_no_gain_takes_a_tool_past_the_best(

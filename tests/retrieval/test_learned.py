@@ -24,10 +24,7 @@ def learned(**tools):
     """Tools by point, each with its strength and its requests; each of another decision."""
     return LearnedTools.of(
         {
-            int(name[1:]): (
-                (strength, strength),
-                {f"{name}-{n}": row for n, row in enumerate(rows)},
-            )
+            int(name[1:]): ((strength,) * 2, {f"{name}-{n}": row for n, row in enumerate(rows)})
             for name, (strength, *rows) in tools.items()
         }
     )

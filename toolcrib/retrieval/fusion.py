@@ -39,8 +39,8 @@ class LegScores(NamedTuple):
 
 
 CLAUSE_GAIN, MAX_CLAUSE_PICKS = 0.5, 9
-"""Score gain for each unit of a clause's cosine above the tools before, and number of tools that
-may gain: the first ten with the best one."""
+"""Score gain for each unit of cosine to a clause above the tools before; number of tools picked
+after the best one."""
 
 
 @settings_section

@@ -94,6 +94,7 @@ class LearnedTools:
 
         A share is the strength times the part of the candidates' requests, weighted by `kernels`,
         that the tool answered (Nadaraya 1964). Tools that are no candidates have no effect.
+        `strengths`: float [rows, 2], as of the tools; or [rows, 1], one for both kinds.
         """
         is_candidate = np.zeros(len(self.places), dtype=bool)
         is_candidate[rows] = True
