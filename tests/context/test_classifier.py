@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from concurrent.futures import Future
 from threading import current_thread
 
 import numpy as np
@@ -197,6 +198,7 @@ def test_a_forked_process_predicts_in_a_thread_of_its_own(monkeypatch):
     monkeypatch.setattr(classifier, "_predict", lambda text: {"read": text})
     classifier.begin("close it")
     assert classifier.predict("close it") == {"read": "close it"}
+    classifier._ahead = (os.getpid(), "open it"), Future()
 
     def again() -> None:
         classifier.begin("open it")

@@ -332,21 +332,23 @@ class TurnClassifier:
             name: tuple(each for each in classes if each is not None)
             for name, classes in self._classes.items()
         }
-        self._ahead: tuple[str, Future[dict[str, Prediction]]] | None = None
+        self._ahead: tuple[tuple[int, str], Future[dict[str, Prediction]]] | None = None
 
     def begin(self, text: str) -> None:
         """Start to predict in another thread; `predict` of the same text then waits for it.
 
         Only one text at a time: on busy cores more threads gain nothing.
         """
-        if usable_cores() == 1 or (self._ahead is not None and not self._ahead[1].done()):
-            return
-        self._ahead = text, _thread_of(os.getpid()).submit(self._predict, text)
+        begun, process = self._ahead, os.getpid()
+        # In a fork a prediction that its parent began never ends.
+        is_busy = begun is not None and begun[0][0] == process and not begun[1].done()
+        if usable_cores() > 1 and not is_busy:
+            self._ahead = (process, text), _thread_of(process).submit(self._predict, text)
 
     def predict(self, text: str) -> dict[str, Prediction]:
         """Likeliest label of each field of a text, and the probability of each label."""
         begun = self._ahead
-        if begun is None or begun[0] != text:
+        if begun is None or begun[0] != (os.getpid(), text):
             return self._predict(text)
         # Taken once: a failure must not outlive the turn, nor the turn's text.
         self._ahead = None
