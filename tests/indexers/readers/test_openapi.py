@@ -169,7 +169,6 @@ def test_extensions_and_webhooks_are_no_tools():
         ({"get": {"parameters": [{"name": "a"}]}}, "GET /bad", "parameters[0]: needs the fields"),
         ({"parameters": ["x"], "get": {}}, "GET /bad", "a parameter of the path: needs the fields"),
         ({"get": {"operationId": 7}}, "GET /bad", "name: must be text, not a number"),
-        ({"get": {"responses": "x"}}, "GET /bad", "responses: must be an object, not text"),
         ("x", "/bad", "must be an object, not text"),
         ({"parameters": "x"}, "/bad", "parameters: must be a list, not text"),
         ({"additionalOperations": "x"}, "/bad", "additionalOperations: must be an object"),
@@ -687,6 +686,14 @@ def test_a_name_that_is_taken_gets_another_and_refuses_nothing(caplog):
     [record] = caplog.records
     assert record.message.startswith("the shop: named by method and path")
     assert record.message.endswith(": get_a, get_a_b_2")
+
+
+@pytest.mark.parametrize("responses", ["x", {"200": {"$ref": "other.yaml#/responses/a"}}])
+def test_an_operation_is_read_without_a_response_that_cannot_be(responses, caplog):
+    [tool] = read_all({"/a": {"get": {"operationId": "list", "responses": responses}}})
+    assert (tool.name, tool.output_schema) == ("list", {})
+    [record] = caplog.records
+    assert record.message.startswith("the shop: without a schema of its results: GET /a (")
 
 
 @pytest.mark.parametrize(

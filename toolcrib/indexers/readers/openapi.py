@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from itertools import chain, count
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -111,7 +112,7 @@ class _Operations:
         self._inputs = _Schemas(references, "readOnly")
         self._outputs = _Schemas(references, "writeOnly")
         self._places: dict[str, str] = {}
-        self._renamed: list[str] = []
+        self._notes: defaultdict[str, list[str]] = defaultdict(list)
 
     def read(self) -> Reading:
         """Yield every operation as a tool or a refusal."""
@@ -132,11 +133,10 @@ class _Operations:
             methods = {key: each for key, each in fields.items() if key in HTTP_METHODS} | more
             for method, operation in methods.items():
                 yield from self._tool(path, method, fields, operation)
-        if self._renamed:
-            # No refusal: nothing is missing.
-            names = shorten(", ".join(self._renamed), MAX_NAMES_CHARS)
-            reason = "named by method and path, as their own names come twice"
-            logger.warning("%s: %s: %s", self._source.name, reason, names)
+        for note, names in self._notes.items():
+            # No refusal: all these tools can be called.
+            shown = shorten(", ".join(names), MAX_NAMES_CHARS)
+            logger.warning("%s: %s: %s", self._source.name, note, shown)
 
     def _path_item(self, item: Any) -> dict[str, Any]:
         item = self._inputs.references.follow(item)
@@ -171,10 +171,14 @@ class _Operations:
             return
         try:
             form = _form(self._inputs, path, item.get("parameters") or [], operation)
-            gives = self._output_schema(operation)
         except ValueError as error:
             yield self._source.refusal(str(error), place)
             return
+        gives: dict[str, Any] | None = None
+        try:
+            gives = self._output_schema(operation)
+        except ValueError as error:
+            self._notes["without a schema of its results"].append(f"{place} ({error})")
         given = operation.get("operationId") or _slug(method, path)
         name = self._name(method, path, given, place)
         tags: Any = operation.get("tags") or []
@@ -196,7 +200,7 @@ class _Operations:
         }
         spec = build_spec(self._source.name, place, fields)
         if name != given and isinstance(spec, ToolSpec):
-            self._renamed.append(name)
+            self._notes["named by method and path, as their own names come twice"].append(name)
         yield spec
 
     def _output_schema(self, operation: dict[str, Any]) -> dict[str, Any] | None:
