@@ -94,8 +94,7 @@ class ToolCall:
     `request` and `answer_form` are hashes of the parameters, and of the answer with digits masked.
     `words`: of the parameters; `names`: words that name one thing (a path, an id, a date);
     `places`: names outside of a search's query. `answer` and `error`: words of the answer;
-    `counts`: counts of failures in it;
-    `new_share`: share of its words that no stored answer has.
+    `counts`: its counts of failures; `new_share`: share of its words that no stored answer has.
     """
 
     tool_name: str

@@ -205,9 +205,9 @@ def _text_fields(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
     from toolcrib.context.pii import hide_secrets, secrets
 
     turn, search = decision.context.text, decision.search_text
-    hidden = partial(
-        hide_secrets, found={each.text for text in (turn, search) for each in secrets(text)}
-    )
+    # Mostly the same text, which is read once.
+    found = {each.text for text in {turn, search} for each in secrets(text)}
+    hidden = partial(hide_secrets, found=found)
     return {
         "turn": hidden(turn),
         "search": hidden(search),
